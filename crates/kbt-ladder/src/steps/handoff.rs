@@ -1,0 +1,92 @@
+//! Step 5: the sweep over the split and the chunks, on top of the algebra that step 4 measured best.
+
+use super::{AttentionTuner, algebra, fatal, output};
+use crate::{History, Origin, StepFailure, StepOutput};
+use kbt_evidence::{Provenance, Step};
+use kbt_split::{CheckOutcome, Choice, Correctness, HandoffTimes, Space, Spec, SplitOutcome, Sweep};
+use kbt_target::{Setting, TimingPolicy};
+use kbt_tensor::{ReadOptions, TensorSet};
+use kbt_trace::outcome::TraceOutcome;
+use kbt_validate::compare::{ChangeClass, Rules, Sides, compare};
+use std::path::Path;
+
+/// The knobs that step 5 varies.
+const HANDOFF_KNOBS: [&str; 3] = ["KBT_SPLIT_NUM", "KBT_SPLIT_DEN", "KBT_CHUNKS"];
+
+impl AttentionTuner<'_> {
+    pub(super) fn handoff(&mut self, history: &History<'_>) -> Result<StepOutput, StepFailure> {
+        let times = Self::earlier::<TraceOutcome>(history, Step::Trace)?.as_ref().and_then(times);
+        if !self.is_live() {
+            let Some(mut outcome) = self.recorded::<SplitOutcome>(Step::Handoff)? else {
+                return Err(self.needs_live("sweep"));
+            };
+            if let Some(times) = &times {
+                outcome = outcome.with_model(times).map_err(fatal)?;
+            }
+            return output(Origin::Recorded, &outcome);
+        }
+        let base = algebra::best_setting(self.plain(), history)?;
+        let choice = Choice {
+            fix: base,
+            vary: Some(HANDOFF_KNOBS.iter().map(|k| (*k).to_owned()).collect()),
+        };
+        let space = Space::new(&self.target, &choice).map_err(fatal)?;
+        // Each comparison is of four processes a block; a sweep of a dozen points has minutes, not hours.
+        let timing = TimingPolicy {
+            min_blocks: 2,
+            max_blocks: if self.quick { 2 } else { 3 },
+            slow_margin: Some(0.05),
+            ..TimingPolicy::default()
+        };
+        let spec = Spec::new(self.target.clone(), space, timing);
+        let dir = self.run.join("sweep");
+        let launcher = self.launcher();
+        let resume = dir.join("spec.json").exists();
+        let mut sweep = Sweep::prepare(&dir, spec, resume, &launcher, &Bitwise).map_err(fatal)?;
+        sweep.budget_s = Some(if self.quick { 45.0 } else { 120.0 });
+        let mut outcome = sweep.run().map_err(fatal)?;
+        if let Some(times) = &times {
+            outcome = outcome.with_model(times).map_err(fatal)?;
+        }
+        output(Origin::Live, &outcome)
+    }
+}
+
+/// A split moves no arithmetic: a point is right if it is bitwise the baseline.
+struct Bitwise;
+
+impl Correctness for Bitwise {
+    fn check(&self, reference: &Path, outputs: &Path, _: &Setting) -> Result<CheckOutcome, String> {
+        let read = |path: &Path| {
+            TensorSet::read(path, &ReadOptions::default()).map_err(|e| format!("{}: {e}", path.display()))
+        };
+        let (saved, variant) = (read(reference)?, read(outputs)?);
+        let rules = Rules { class: ChangeClass::Reorder, ..Rules::default() };
+        let how = Provenance::given("outputs of the sweep's processes");
+        let found = compare(&Sides::new(&saved, &variant), &rules, how).map_err(|e| e.to_string())?;
+        Ok(if found.identical() {
+            CheckOutcome::Bitwise
+        } else {
+            CheckOutcome::Wrong { statement: found.violations.join("; ") }
+        })
+    }
+}
+
+/// What the model of the handoff needs, as the coarse trace has it.
+fn times(trace: &TraceOutcome) -> Option<HandoffTimes> {
+    let h = trace.handoff.as_ref()?;
+    Some(HandoffTimes {
+        // The trace brackets the writing of a whole tile of P, and the product of both producers' tiles at once:
+        // per tile of one producer they are these.
+        chunk_cycles: h.chunk_cycles? * h.chunks_per_step?,
+        tile_cycles: h.tile_cycles? * h.tiles_per_handoff?,
+        chunks_count: Some(1),
+        tiles_count: Some(1),
+        other_consumer_cycles: h.consumer_other_cycles?,
+        round_trip_cycles: h.round_trip_cycles?,
+        producer_other_cycles: h.producer_other_cycles?,
+        producers_count: h.producers.len() as u32,
+        consumer_feeds_producer: false,
+        provenance: trace.provenance.clone(),
+    })
+}

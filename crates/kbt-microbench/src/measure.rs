@@ -1,0 +1,195 @@
+//! From clock counts to a rate: bodies of U and 2U operations at the same trip count, warps x chains swept to
+//! the plateau, repeats with their spread, and a latency from one chain in one warp.
+//!
+//! The device is behind a trait, so all of this runs against a model of one in tests.
+
+use crate::prepare::{Prepared, Verified};
+
+/// Warps an SM that are swept.
+const WARPS: [u32; 4] = [4, 8, 16, 32];
+/// Cycles that the smaller body's window should last: long enough that warps starting and ending apart do not
+/// matter, short enough for some hundred rows.
+const WINDOW_CYCLES: f64 = 40_000.0;
+/// Repeats at the best point.
+const REPEATS: usize = 11;
+/// Two points this close are one plateau.
+const PLATEAU: f64 = 0.01;
+/// Warp instructions that an SM's four schedulers issue a clock.
+pub const ISSUE_PER_CLK: f64 = 4.0;
+
+/// Runs a kernel and reads its clocks.
+pub trait Runner {
+    /// Cycles from the first warp's start to the last warp's end in an SM, the median over the SMs.
+    fn cycles(&mut self, kernel: &str, chains: u32, warps: u32, trips: u32) -> Result<f64, String>;
+}
+
+/// What was measured of one form.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FormRate {
+    /// SM cycles for one operation of a warp, all warps together: 32 / lanes.
+    pub clk_per_op: f64,
+    /// p10 to p90 over the repeats, relative to the median.
+    pub spread_percent: f64,
+    /// Warps an SM at the best point.
+    pub warps: u32,
+    /// Chains a thread at the best point.
+    pub chains: u32,
+    /// Whether a point with less, or with more, of both is as fast: the sweep reached the top.
+    pub plateau: bool,
+    /// Cycles from one operation to the next that needs its result; `None` where the form cannot tell.
+    pub latency_clk: Option<f64>,
+}
+
+impl FormRate {
+    /// Operations of a lane a clock and SM.
+    #[must_use]
+    pub fn lanes(&self) -> f64 {
+        32.0 / self.clk_per_op
+    }
+}
+
+/// Measures one form.
+pub fn measure(prepared: &Prepared, runner: &mut dyn Runner) -> Result<FormRate, String> {
+    let mut points: Vec<(u32, u32, f64)> = Vec::new();
+    for verified in prepared.verified.iter().filter(|v| v.chains > 1 || prepared.verified.len() == 1) {
+        for warps in WARPS {
+            points.push((verified.chains, warps, point(runner, verified, warps)?));
+        }
+    }
+    let &(chains, warps, best) = points
+        .iter()
+        .min_by(|a, b| a.2.total_cmp(&b.2))
+        .ok_or_else(|| "no verified kernel to run".to_owned())?;
+    let plateau = points.iter().any(|&(c, w, clk)| {
+        let beside = (c <= chains && w <= warps) || (c >= chains && w >= warps);
+        beside && (c, w) != (chains, warps) && clk <= best * (1.0 + PLATEAU)
+    });
+    let verified =
+        prepared.with_chains(chains).ok_or_else(|| "the best point's kernel is not verified".to_owned())?;
+    let mut repeats = Vec::with_capacity(REPEATS);
+    for _ in 0..REPEATS {
+        repeats.push(point(runner, verified, warps)?);
+    }
+    repeats.sort_by(f64::total_cmp);
+    let at = |share: f64| repeats[((repeats.len() - 1) as f64 * share).round() as usize];
+    let median = at(0.5);
+    Ok(FormRate {
+        clk_per_op: median,
+        spread_percent: (at(0.9) - at(0.1)) / median * 100.0,
+        warps,
+        chains,
+        plateau,
+        latency_clk: latency(prepared, runner)?,
+    })
+}
+
+/// Cycles an operation at one point, from the difference of the two bodies.
+fn point(runner: &mut dyn Runner, verified: &Verified, warps: u32) -> Result<f64, String> {
+    let [small, large] = &verified.plans;
+    let probe = runner.cycles(&small.name, verified.chains, warps, 8)?;
+    let trips = (WINDOW_CYCLES / (probe / 8.0).max(1.0)).clamp(8.0, 8192.0) as u32;
+    let a = runner.cycles(&small.name, verified.chains, warps, trips)?;
+    let b = runner.cycles(&large.name, verified.chains, warps, trips)?;
+    let more = f64::from(large.ops[0] - small.ops[0]) * f64::from(trips) * f64::from(warps);
+    if b <= a {
+        return Err(format!(
+            "twice the operations took no longer ({a:.0} and {b:.0} cycles): the window is not the loop"
+        ));
+    }
+    Ok((b - a) / more)
+}
+
+/// The latency of an operation, where one chain in one warp is a chain of that operation alone.
+fn latency(prepared: &Prepared, runner: &mut dyn Runner) -> Result<Option<f64>, String> {
+    let Some(single) = prepared.with_chains(1).filter(|_| prepared.parts.len() == 1) else { return Ok(None) };
+    let part = &prepared.parts[0];
+    // Instructions that take an issue slot only (NOPs that spell out a latency) belong to it.
+    let alone = part.entry.compound || single.code.companions().all(|c| c.pipe.is_none());
+    if !part.chain.latency || !alone {
+        return Ok(None);
+    }
+    point(runner, single, 1).map(Some)
+}
+
+#[cfg(test)]
+pub(crate) mod model {
+    //! A model of an SM for tests: pipes with an issue interval, one latency, one issue port a scheduler.
+
+    use super::Runner;
+    use crate::prepare::Prepared;
+    use std::collections::BTreeMap;
+
+    /// Issue interval (clk a warp instruction and scheduler) of each opcode's pipe, and its latency.
+    pub(crate) struct Model<'a> {
+        pub(crate) prepared: &'a Prepared,
+        pub(crate) pipes: BTreeMap<&'static str, (&'static str, f64)>,
+        pub(crate) latency: f64,
+        pub(crate) overhead: f64,
+    }
+
+    impl Runner for Model<'_> {
+        fn cycles(&mut self, kernel: &str, chains: u32, warps: u32, trips: u32) -> Result<f64, String> {
+            let verified = self.prepared.with_chains(chains).ok_or("no such kernel")?;
+            let plan = verified.plans.iter().find(|p| p.name == kernel).ok_or("no such kernel")?;
+            let ops = f64::from(plan.ops[0]);
+            let per_scheduler = f64::from(warps) / 4.0;
+            let mut busy: BTreeMap<&str, f64> = BTreeMap::new();
+            for op in &verified.code.per_op {
+                let (pipe, interval) = self.pipes.get(op.opcode.as_str()).copied().unwrap_or(("other", 1.0));
+                *busy.entry(pipe).or_default() += op.count * interval * ops * per_scheduler.max(1.0);
+                *busy.entry("issue").or_default() += op.count * ops * per_scheduler.max(1.0);
+            }
+            let throughput = busy.values().fold(0.0f64, |a, b| a.max(*b));
+            let serial = ops / f64::from(chains) * self.latency;
+            Ok(f64::from(trips) * (throughput.max(serial) + self.overhead) + 30.0)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::model::Model;
+    use super::*;
+    use crate::prepare::tests::prepared;
+
+    #[test]
+    fn a_pipe_of_sixteen_lanes_reads_sixteen_and_its_latency_whatever_the_loop_costs() {
+        let p = prepared("ex2", "MUFU.EX2", &[("MUFU.EX2", 1.0)]);
+        for overhead in [0.0, 40.0] {
+            let pipes = [("MUFU.EX2", ("xu", 8.0))].into();
+            let rate = measure(&p, &mut Model { prepared: &p, pipes, latency: 18.0, overhead }).unwrap();
+            assert!((rate.lanes() - 16.0).abs() < 0.01, "{rate:?}");
+            assert!((rate.latency_clk.unwrap() - 18.0).abs() < 0.01, "{rate:?}");
+            assert!(rate.plateau && rate.spread_percent < 0.01);
+        }
+    }
+
+    #[test]
+    fn a_latency_that_no_sweep_hides_is_no_plateau() {
+        let p = prepared("x", "X", &[("X", 1.0)]);
+        let pipes = [("X", ("x", 1.0))].into();
+        let rate = measure(&p, &mut Model { prepared: &p, pipes, latency: 4000.0, overhead: 0.0 }).unwrap();
+        assert!(!rate.plateau, "{rate:?}");
+    }
+
+    #[test]
+    fn a_chain_with_another_instruction_in_it_gives_no_latency() {
+        let p = prepared("cvt", "F2FP", &[("F2FP", 1.0), ("PRMT", 1.0)]);
+        let pipes = [("F2FP", ("alu", 2.0)), ("PRMT", ("alu", 2.0))].into();
+        let rate = measure(&p, &mut Model { prepared: &p, pipes, latency: 8.0, overhead: 0.0 }).unwrap();
+        assert_eq!(rate.latency_clk, None);
+        assert!((rate.lanes() - 32.0).abs() < 0.01, "contaminated: {rate:?}");
+    }
+
+    #[test]
+    fn a_window_that_does_not_grow_is_refused() {
+        struct Flat;
+        impl Runner for Flat {
+            fn cycles(&mut self, _: &str, _: u32, _: u32, _: u32) -> Result<f64, String> {
+                Ok(100.0)
+            }
+        }
+        let p = prepared("x", "X", &[("X", 1.0)]);
+        assert!(measure(&p, &mut Flat).unwrap_err().contains("took no longer"));
+    }
+}

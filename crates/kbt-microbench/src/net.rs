@@ -1,0 +1,224 @@
+//! The net rate of an instruction, from forms whose feedback may cost instructions of its own.
+//!
+//! A form measures the time of the target together with what else its step compiles to. Instructions on
+//! another pipe run beside the target and cost it nothing as long as their pipe is less busy; instructions on
+//! the same pipe add to its time, and are taken off at their own measured rate. What cannot be resolved so is
+//! refused, with the reason.
+
+use crate::measure::ISSUE_PER_CLK;
+use crate::verify::{FormCode, PerOp};
+use kbt_device::Pipe;
+use std::collections::BTreeMap;
+
+/// Nets of several contaminated forms must agree this well to be believed.
+const AGREE: f64 = 0.03;
+/// A companion pipe this close to the whole time may be what limits.
+const NEARLY: f64 = 0.97;
+
+/// One form as measured.
+#[derive(Debug, Clone)]
+pub struct Form<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What an operation compiles to.
+    pub code: &'a FormCode,
+    /// SM cycles an operation of a warp.
+    pub clk_per_op: f64,
+}
+
+/// The outcome for an instruction.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Net {
+    /// SM cycles an operation of a warp, without companions; or why there is no number.
+    pub clk_per_op: Result<f64, String>,
+    /// The form the number comes from.
+    pub form: Option<String>,
+    /// One line a form: what was seen and what follows.
+    pub reasoning: Vec<String>,
+}
+
+/// SM cycles a warp instruction, by full mnemonic, of instructions whose rate is clean.
+pub type CleanRates = BTreeMap<String, f64>;
+
+/// Whether a form's target shares its pipe with none of its companions, and no other pipe limits it.
+#[must_use]
+pub fn is_clean(code: &FormCode) -> bool {
+    let target = target_pipes(code);
+    code.companions().all(|c| c.pipe.is_none_or(|p| !target.iter().any(|t| shares(*t, p))))
+}
+
+/// Solves one instruction.
+#[must_use]
+pub fn solve(forms: &[Form<'_>], rates: &CleanRates) -> Net {
+    let mut reasoning = Vec::new();
+    let (mut clean, mut contaminated, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
+    for form in forms {
+        let seen = format!("{}: {:.2} lanes as measured", form.name, 32.0 / form.clk_per_op);
+        match net_of(form, rates) {
+            Ok(net) if is_clean(form.code) => {
+                let beside = list(form.code.companions());
+                let beside = if beside.is_empty() {
+                    String::new()
+                } else {
+                    format!(", beside {beside} on other pipes")
+                };
+                reasoning.push(format!("{seen}, nothing else on its pipe{beside}"));
+                clean.push((form.name, net));
+            }
+            Ok(net) => {
+                let same = list(same_pipe(form.code));
+                reasoning.push(format!("{seen}; net of {same} on the same pipe {:.2}", 32.0 / net));
+                contaminated.push((form.name, net));
+            }
+            Err(why) => {
+                reasoning.push(format!("{seen}; {why}"));
+                refusals.push(format!("{}: {why}", form.name));
+            }
+        }
+    }
+    let fastest = |list: &[(&str, f64)]| {
+        list.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1)).map(|(n, c)| (n.to_owned(), c))
+    };
+    if let Some((name, clk)) = fastest(&clean) {
+        for (other, net) in &contaminated {
+            let off = (net / clk - 1.0) * 100.0;
+            let verdict = if off.abs() <= AGREE * 100.0 { "agrees" } else { "DISAGREES" };
+            reasoning.push(format!("the net of `{other}` {verdict} with `{name}` ({off:+.1} % time)"));
+        }
+        return Net { clk_per_op: Ok(clk), form: Some(name), reasoning };
+    }
+    let Some((name, clk)) = fastest(&contaminated) else {
+        let why = if refusals.is_empty() { "no form was measured".to_owned() } else { refusals.join("; ") };
+        return Net { clk_per_op: Err(why), form: None, reasoning };
+    };
+    let slowest = contaminated.iter().fold(0.0f64, |a, (_, c)| a.max(*c));
+    if slowest > clk * (1.0 + AGREE) {
+        let why =
+            format!("unresolvable: the nets of its forms lie {:.1} % apart", (slowest / clk - 1.0) * 100.0);
+        reasoning.push(why.clone());
+        return Net { clk_per_op: Err(why), form: None, reasoning };
+    }
+    Net { clk_per_op: Ok(clk), form: Some(name), reasoning }
+}
+
+/// The net time of one form, or why it has none.
+fn net_of(form: &Form<'_>, rates: &CleanRates) -> Result<f64, String> {
+    let total = form.clk_per_op;
+    let instructions: f64 = form.code.per_op.iter().map(|p| p.count).sum();
+    let targets: f64 = form.code.per_op.iter().filter(|p| p.target).map(|p| p.count).sum();
+    // The issue port limits an instruction alone only where it is the only one: FFMA fills it by itself.
+    if instructions > targets && instructions / ISSUE_PER_CLK >= NEARLY * total {
+        return Err(format!("its {instructions:.1} instructions an operation fill the issue port"));
+    }
+    let target = target_pipes(form.code);
+    let mut busy: BTreeMap<Pipe, f64> = BTreeMap::new();
+    let mut shared = 0.0;
+    for companion in form.code.companions() {
+        let Some(pipe) = companion.pipe else { continue };
+        let own = rates.get(&companion.opcode).copied();
+        if target.iter().any(|t| shares(*t, pipe)) {
+            let clk = own.ok_or_else(|| {
+                format!("{} is on the same pipe ({pipe}) and has no clean rate in this run", companion.opcode)
+            })?;
+            shared += companion.count * clk;
+        } else if let Some(clk) = own {
+            *busy.entry(pipe).or_default() += companion.count * clk;
+        }
+    }
+    if let Some((pipe, clk)) = busy.iter().find(|(_, clk)| **clk >= NEARLY * total) {
+        return Err(format!(
+            "the {pipe} pipe is busy for {:.0} % of its time with companions",
+            clk / total * 100.0
+        ));
+    }
+    if shared >= NEARLY * total {
+        return Err("its companions alone explain its time".to_owned());
+    }
+    // Of a target that takes two pipes in turn, only whole cleanliness is simple enough to believe.
+    if shared > 0.0 && target.len() > 1 {
+        return Err("the target takes more than one pipe, and a companion shares one of them".to_owned());
+    }
+    Ok(total - shared)
+}
+
+fn target_pipes(code: &FormCode) -> Vec<Pipe> {
+    code.per_op.iter().filter(|p| p.target).filter_map(|p| p.pipe).collect()
+}
+
+fn same_pipe(code: &FormCode) -> impl Iterator<Item = &PerOp> {
+    let target = target_pipes(code);
+    code.companions().filter(move |c| c.pipe.is_some_and(|p| target.iter().any(|t| shares(*t, p))))
+}
+
+/// Whether two pipes are one, or one a part of the other.
+#[must_use]
+pub fn shares(a: Pipe, b: Pipe) -> bool {
+    let fma = |p| matches!(p, Pipe::Fma | Pipe::FmaHeavy | Pipe::FmaLite);
+    // Half precision is part of FMA on the chips at hand where it is not a pipe of its own.
+    let half = |p| p == Pipe::Fp16;
+    let unknown = a == Pipe::Unknown || b == Pipe::Unknown;
+    let halves = matches!((a, b), (Pipe::FmaHeavy, Pipe::FmaLite) | (Pipe::FmaLite, Pipe::FmaHeavy));
+    a == b || unknown || (fma(a) && fma(b) && !halves) || (half(a) && fma(b)) || (fma(a) && half(b))
+}
+
+fn list<'a>(ops: impl Iterator<Item = &'a PerOp>) -> String {
+    ops.map(|p| format!("{} {}", trimmed(p.count), p.opcode)).collect::<Vec<_>>().join(", ")
+}
+
+/// `1`, `0.5`, `0.17`.
+fn trimmed(value: f64) -> String {
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prepare::tests::prepared;
+
+    fn code(per_op: &[(&str, f64)]) -> FormCode {
+        prepared("cvt", "F2FP", per_op).verified.remove(0).code
+    }
+
+    fn rates() -> CleanRates {
+        [("PRMT".to_owned(), 0.5), ("FADD".to_owned(), 0.25), ("LOP3.LUT".to_owned(), 0.5)].into()
+    }
+
+    #[test]
+    fn the_packing_chain_and_the_merging_chain_end_in_one_rate() {
+        let (merge, prmt) = (code(&[("F2FP", 1.0)]), code(&[("F2FP", 1.0), ("PRMT", 1.0)]));
+        let forms = [
+            Form { name: "clean", code: &merge, clk_per_op: 0.5 },
+            Form { name: "prmt", code: &prmt, clk_per_op: 1.0 },
+        ];
+        let net = solve(&forms, &rates());
+        assert_eq!((net.clk_per_op, net.form.as_deref()), (Ok(0.5), Some("clean")));
+        insta::assert_snapshot!(net.reasoning.join("\n"), @"
+        clean: 64.00 lanes as measured, nothing else on its pipe
+        prmt: 32.00 lanes as measured; net of 1 PRMT on the same pipe 64.00
+        the net of `prmt` agrees with `clean` (+0.0 % time)
+        ");
+        // Without the clean form the packing chain alone still gives the net rate.
+        assert_eq!(solve(&forms[1..], &rates()).clk_per_op, Ok(0.5));
+        // And without the companion's own rate it gives none.
+        assert!(solve(&forms[1..], &CleanRates::new()).clk_per_op.unwrap_err().contains("PRMT"));
+    }
+
+    #[test]
+    fn forms_that_disagree_are_unresolvable() {
+        let (a, b) = (code(&[("F2FP", 1.0), ("PRMT", 1.0)]), code(&[("F2FP", 1.0), ("LOP3.LUT", 1.0)]));
+        let forms =
+            [Form { name: "a", code: &a, clk_per_op: 1.0 }, Form { name: "b", code: &b, clk_per_op: 1.2 }];
+        assert!(solve(&forms, &rates()).clk_per_op.unwrap_err().starts_with("unresolvable"));
+    }
+
+    #[test]
+    fn a_companion_on_another_pipe_is_free_until_its_pipe_or_the_issue_port_is_full() {
+        let beside = code(&[("F2FP", 1.0), ("FADD", 1.0)]);
+        let form = |clk| [Form { name: "f", code: &beside, clk_per_op: clk }];
+        assert_eq!(solve(&form(0.55), &rates()).clk_per_op, Ok(0.55));
+        assert!(solve(&form(0.5), &rates()).clk_per_op.unwrap_err().contains("issue port"));
+        let slow: CleanRates = [("FADD".to_owned(), 2.0)].into();
+        assert!(solve(&form(2.0), &slow).clk_per_op.unwrap_err().contains("fma pipe is busy"));
+    }
+}

@@ -1,0 +1,451 @@
+//! What the ladder's step 1 hands on: the rates of the instructions that a P·V mode uses, and what they rule out.
+
+use crate::pv::{self, PvMode, Role, Use};
+use kbt_device::{Arch, DeviceProfile, MissingFigure, MixRow, Pipe, RateRow};
+use kbt_evidence::{Evidence, Figure, FixClass, Provenance, Standing, Step, Unit, Verdict};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+
+/// The schema that outcomes state.
+pub const SCHEMA: &str = "kbt.microbench/1";
+
+/// A suspect that takes no more than this share of the exponential's time, beside it, is none.
+const HARMLESS: f64 = 0.5;
+/// A mix that reaches this share of what separate pipes allow runs on separate pipes.
+const SEPARATE: f64 = 0.9;
+/// Within this of the ALU's rate is the full ALU rate.
+const FULL_RATE: f64 = 0.97;
+
+/// The rates that a mode's softmax step rests on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RatesOutcome {
+    /// Always [`SCHEMA`].
+    pub schema: String,
+    /// The profile they are from.
+    pub profile: String,
+    /// Its compile target.
+    pub arch: Arch,
+    /// The device's own name, where one was measured.
+    pub device: Option<String>,
+    /// The mode.
+    pub pv_mode: PvMode,
+    /// One row an instruction.
+    pub rates: Vec<InstructionRate>,
+    /// The exponential mixed with another instruction of the step.
+    pub mixes: Vec<MixRow>,
+    /// What was suspected of being expensive, and whether it is.
+    pub suspects: Vec<Suspect>,
+    /// What the profile lacks, each with the command that would give it.
+    pub missing: Vec<String>,
+}
+
+/// One instruction of the step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InstructionRate {
+    /// Its name.
+    pub instruction: String,
+    /// What it is to the step.
+    pub role: Role,
+    /// What it does there.
+    pub does: String,
+    /// The full SASS mnemonic that was seen; none for an operation of several instructions.
+    pub opcode: Option<String>,
+    /// Its pipe.
+    pub pipe: Pipe,
+    /// Lanes a clock and SM.
+    pub lanes_per_clk_sm: Option<f64>,
+    /// Results a clock and SM.
+    pub results_per_clk_sm: Option<f64>,
+    /// Cycles to a dependent instruction.
+    pub latency_clk: Option<f64>,
+    /// Why there is no rate.
+    pub refused: Option<String>,
+    /// How it is known; states the verification.
+    pub provenance: Provenance,
+}
+
+/// An instruction under suspicion.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Suspect {
+    /// Its name.
+    pub instruction: String,
+    /// Whether choosing another instruction for it can help.
+    pub standing: Standing,
+    /// Why, in one sentence.
+    pub reason: String,
+    /// The figures.
+    pub figures: Vec<Figure>,
+}
+
+/// The rates of a mode from any profile: measured, recorded or mined.
+#[must_use]
+pub fn rates_for(profile: &DeviceProfile, pv_mode: PvMode) -> RatesOutcome {
+    let used: Vec<&Use> = pv::uses(pv_mode).filter(|u| applies(profile, u)).collect();
+    let mut missing = Vec::new();
+    let rates = used.iter().filter_map(|u| row(profile, u, &mut missing)).collect();
+    let names: Vec<&str> = used.iter().map(|u| u.instruction).collect();
+    let of_step = |m: &&MixRow| {
+        m.parts.iter().any(|(n, _)| n == pv::EX2) && m.parts.iter().all(|(n, _)| names.contains(&n.as_str()))
+    };
+    let mut outcome = RatesOutcome {
+        schema: SCHEMA.to_owned(),
+        profile: profile.name.clone(),
+        arch: profile.arch,
+        device: profile.device.clone(),
+        pv_mode,
+        rates,
+        mixes: profile.mixes.iter().filter(of_step).cloned().collect(),
+        suspects: Vec::new(),
+        missing,
+    };
+    let exponential = outcome.exponential();
+    let judged = used.iter().filter(|u| u.role == Role::Suspect).map(|u| outcome.judge(u.instruction));
+    outcome.suspects = exponential.into_iter().chain(judged).collect();
+    outcome
+}
+
+/// Whether the step uses the instruction on this target: with a native e2m1 conversion it does not round by hand.
+fn applies(profile: &DeviceProfile, u: &Use) -> bool {
+    let native = profile.rates.iter().any(|r| {
+        r.instruction == "cvt.rn.satfinite.e2m1x2.f32"
+            && r.opcode.as_deref().is_some_and(|o| o.contains("E2M1"))
+    });
+    match u.instruction {
+        "e2m1.round.below7" => !native,
+        "cvt.rn.satfinite.e2m1x2.f32" => native,
+        _ => true,
+    }
+}
+
+/// The profile's row of an instruction, a refused one too; what it lacks goes to `missing`.
+fn row(profile: &DeviceProfile, u: &Use, missing: &mut Vec<String>) -> Option<InstructionRate> {
+    let absent = |e: MissingFigure| e.to_string();
+    let found: Option<&RateRow> = match profile.rate(u.instruction) {
+        Ok(row) => Some(row),
+        Err(error) => {
+            missing.push(absent(error));
+            profile.rates.iter().find(|r| r.instruction == u.instruction)
+        }
+    };
+    found.map(|r| InstructionRate {
+        instruction: r.instruction.clone(),
+        role: u.role,
+        does: u.does.to_owned(),
+        opcode: r.opcode.clone(),
+        pipe: r.pipe,
+        lanes_per_clk_sm: r.lanes_per_clk_sm,
+        results_per_clk_sm: r.results_per_clk_sm,
+        latency_clk: r.latency_clk,
+        refused: r.refused.clone(),
+        provenance: r.provenance.clone(),
+    })
+}
+
+impl RatesOutcome {
+    /// The row of an instruction.
+    #[must_use]
+    pub fn rate(&self, instruction: &str) -> Option<&InstructionRate> {
+        self.rates.iter().find(|r| r.instruction == instruction)
+    }
+
+    fn results(&self, instruction: &str) -> Option<Figure> {
+        let row = self.rate(instruction)?;
+        let name = format!("{instruction} rate");
+        Some(Figure::new(name, row.results_per_clk_sm?, Unit::ResultsPerClkSm, row.provenance.clone()))
+    }
+
+    fn lanes(&self, instruction: &str) -> Option<Figure> {
+        let row = self.rate(instruction)?;
+        let name = format!("{instruction} instructions");
+        Some(Figure::new(name, row.lanes_per_clk_sm?, Unit::LanesPerClkSm, row.provenance.clone()))
+    }
+
+    fn refused(&self, instruction: &str, what: &str) -> Suspect {
+        Suspect {
+            instruction: instruction.to_owned(),
+            standing: Standing::Refused,
+            reason: format!(
+                "the profile {} has no rate of {what}; `kbt microbench run --only '^{what}$' --out PROFILE.yaml` gives it",
+                self.profile
+            ),
+            figures: Vec::new(),
+        }
+    }
+
+    /// The exponential itself: the step's slowest instruction an element is where another choice could help.
+    fn exponential(&self) -> Option<Suspect> {
+        let ex2 = self.results(pv::EX2)?;
+        let fma = self.results("fma.rn.f32")?;
+        let room = fma.value / ex2.value;
+        Some(Suspect {
+            instruction: pv::EX2.to_owned(),
+            standing: Standing::Open,
+            reason: format!(
+                "{:.1} exponentials a clock and SM: {room:.0} multiply-adds fit in the time of one, so computing a \
+                 fraction of them by polynomial may help",
+                ex2.value
+            ),
+            figures: vec![ex2, fma],
+        })
+    }
+
+    /// Whether a suspect can be what limits: one result an element, held against the exponential's.
+    fn judge(&self, instruction: &str) -> Suspect {
+        let Some(own) = self.results(instruction) else { return self.refused(instruction, instruction) };
+        let Some(ex2) = self.results(pv::EX2) else { return self.refused(instruction, pv::EX2) };
+        let share = Figure::computed(
+            format!("time of {instruction} an element, of the exponential's"),
+            ex2.value / own.value,
+            Unit::Ratio,
+            "rate of the exponential / rate of the suspect",
+            &[&ex2, &own],
+        );
+        let (beside, how) = self.runs_beside(instruction);
+        let full = self.full_alu_rate(instruction);
+        let harmless = share.value <= HARMLESS && beside;
+        let rate = if full.is_some() { ", the full ALU rate" } else { "" };
+        let reason = format!(
+            "{:.1} results a clock and SM{rate}: {:.2} of the exponential's time an element, {how}{}",
+            own.value,
+            share.value,
+            if harmless { "; a cheaper instruction for it cannot help" } else { "" }
+        );
+        let mut figures = vec![share, own, ex2];
+        figures.extend(full);
+        figures.extend(self.mix_figures(instruction));
+        let standing = if harmless { Standing::RuledOut } else { Standing::Open };
+        Suspect { instruction: instruction.to_owned(), standing, reason, figures }
+    }
+
+    /// The ALU's rate, if the suspect runs at it.
+    fn full_alu_rate(&self, instruction: &str) -> Option<Figure> {
+        let (own, alu) = (self.lanes(instruction)?, self.lanes(pv::ALU)?);
+        let on_alu = self.rate(instruction)?.pipe == Pipe::Alu;
+        (on_alu && own.value >= FULL_RATE * alu.value).then_some(alu)
+    }
+
+    fn mix(&self, instruction: &str) -> Option<&MixRow> {
+        self.mixes.iter().find(|m| m.parts.iter().any(|(n, _)| n == instruction))
+    }
+
+    /// Whether an instruction runs beside the exponential, and how that is known.
+    fn runs_beside(&self, instruction: &str) -> (bool, String) {
+        if let Some((together, apart)) =
+            self.mix(instruction).and_then(|m| Some((m.lanes_per_clk_sm?, m.separate_lanes_per_clk_sm?)))
+        {
+            let share = together / apart;
+            let said = format!("mixed with it {:.0} % of what separate pipes allow", share * 100.0);
+            return (share >= SEPARATE, said);
+        }
+        let pipe = |name: &str| self.rate(name).map_or(Pipe::Unknown, |r| r.pipe);
+        match (pipe(instruction), pipe(pv::EX2)) {
+            (own, ex2) if own == Pipe::Unknown || ex2 == Pipe::Unknown => {
+                (false, "and whether it runs beside it is not known".to_owned())
+            }
+            (own, ex2) if own == ex2 => (false, format!("on the same pipe ({own})")),
+            (own, ex2) => (true, format!("on the {own} pipe beside the {ex2} pipe")),
+        }
+    }
+
+    fn mix_figures(&self, instruction: &str) -> Vec<Figure> {
+        let Some(mix) = self.mix(instruction) else { return Vec::new() };
+        let named = |what: &str, value: Option<f64>| {
+            let name = format!("{} with {instruction}, {what}", pv::EX2);
+            value.map(|v| Figure::new(name, v, Unit::LanesPerClkSm, mix.provenance.clone()))
+        };
+        [named("together", mix.lanes_per_clk_sm), named("on separate pipes", mix.separate_lanes_per_clk_sm)]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+
+    /// What the rates say of choosing other instructions: one verdict, a piece of evidence for each suspect.
+    ///
+    /// Ruled out only where every suspect is; a suspect that is ruled out among others that are open speaks
+    /// against.
+    #[must_use]
+    pub fn verdicts(&self) -> Vec<Verdict> {
+        let of = |s: Standing| self.suspects.iter().filter(move |x| x.standing == s);
+        let names = |s: Standing| of(s).map(|x| x.instruction.as_str()).collect::<Vec<_>>().join(", ");
+        let (open, out, refused) =
+            (names(Standing::Open), names(Standing::RuledOut), names(Standing::Refused));
+        let (standing, reason) = if !open.is_empty() {
+            let not = if out.is_empty() { String::new() } else { format!("; not {out}") };
+            (Standing::Open, format!("another choice may help for {open}{not}"))
+        } else if !refused.is_empty() || self.suspects.is_empty() {
+            (Standing::Refused, format!("no rate of {refused}"))
+        } else {
+            (Standing::RuledOut, format!("none of {out} is what limits"))
+        };
+        let mut verdict = Verdict::new(FixClass::InstructionChoice, standing, Step::Rates, reason);
+        for suspect in &self.suspects {
+            let statement = format!("{}: {}", suspect.instruction, suspect.reason);
+            let evidence = if suspect.standing == standing {
+                Evidence::supports(statement, suspect.figures.clone())
+            } else {
+                Evidence::against(statement, suspect.figures.clone())
+            };
+            verdict = verdict.with(evidence);
+        }
+        if let Some(first) = self.missing.first() {
+            verdict = verdict.next(first.clone());
+        }
+        vec![verdict]
+    }
+
+    /// One line: the exponential, the suspects and where they stand.
+    #[must_use]
+    pub fn headline(&self) -> String {
+        let mut line = format!("{} on {}:", self.pv_mode, self.device.as_deref().unwrap_or(&self.profile));
+        match self.rate(pv::EX2).and_then(|r| Some((r.lanes_per_clk_sm?, r.provenance.kind))) {
+            Some((lanes, known)) => {
+                let _ = write!(line, " ex2 {lanes:.1} lanes/clk/SM ({known})");
+            }
+            None => line.push_str(" ex2 unknown"),
+        }
+        for s in self.suspects.iter().filter(|s| s.instruction != pv::EX2) {
+            let rate = self.rate(&s.instruction).and_then(|r| r.results_per_clk_sm);
+            let rate = rate.map_or_else(|| "no rate".to_owned(), |r| format!("{r:.0} results"));
+            let _ = write!(line, ", {} {rate}: {}", s.instruction, s.standing);
+        }
+        line
+    }
+
+    /// The outcome for people.
+    #[must_use]
+    pub fn render_text(&self) -> String {
+        let mut out = format!("{}\n\n", self.headline());
+        let rows = self.rates.iter().map(|r| crate::table::Line {
+            instruction: &r.instruction,
+            opcode: r.opcode.as_deref(),
+            pipe: r.pipe,
+            lanes: r.lanes_per_clk_sm,
+            results: r.results_per_clk_sm,
+            latency: r.latency_clk,
+            refused: r.refused.as_deref(),
+            known: r.provenance.kind,
+        });
+        out.push_str(&crate::table::lines(rows));
+        for mix in &self.mixes {
+            let _ = writeln!(out, "{}", crate::table::mix_line(mix));
+        }
+        out.push('\n');
+        for s in &self.suspects {
+            let _ = writeln!(out, "{}: {}: {}", s.standing, s.instruction, s.reason);
+        }
+        for m in &self.missing {
+            let _ = writeln!(out, "missing: {m}");
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kbt_evidence::audit;
+
+    fn profile(rows: &[(&str, Pipe, f64, f64)], mixes: &[(&str, f64, f64)]) -> DeviceProfile {
+        let p = Provenance::measured("kbt microbench run", "NVIDIA H200", "2026-11-30");
+        let mut profile = DeviceProfile::new("test", Arch::SM_90A, p.clone());
+        for (instruction, pipe, lanes, results) in rows {
+            profile.rates.push(RateRow {
+                instruction: (*instruction).to_owned(),
+                opcode: Some("OP".into()),
+                pipe: *pipe,
+                lanes_per_clk_sm: Some(*lanes),
+                results_per_clk_sm: Some(lanes * results),
+                latency_clk: Some(4.0),
+                spread_percent: Some(0.1),
+                refused: None,
+                provenance: p.clone(),
+            });
+        }
+        for (with, together, separate) in mixes {
+            profile.mixes.push(MixRow {
+                parts: vec![(pv::EX2.to_owned(), 1), ((*with).to_owned(), 4)],
+                lanes_per_clk_sm: Some(*together),
+                separate_lanes_per_clk_sm: Some(*separate),
+                shared_lanes_per_clk_sm: Some(40.0),
+                refused: None,
+                provenance: p.clone(),
+            });
+        }
+        profile
+    }
+
+    const E4M3: &str = "cvt.rn.satfinite.e4m3x2.f32";
+
+    fn hopper() -> Vec<(&'static str, Pipe, f64, f64)> {
+        vec![
+            (pv::EX2, Pipe::Xu, 16.0, 1.0),
+            ("fma.rn.f32", Pipe::Fma, 128.0, 1.0),
+            ("max.f32", Pipe::Alu, 64.0, 1.0),
+            ("add.rn.f32", Pipe::Fma, 128.0, 1.0),
+            ("shfl.sync.bfly.b32", Pipe::Lsu, 32.0, 1.0),
+            (E4M3, Pipe::Alu, 64.0, 2.0),
+            (pv::ALU, Pipe::Alu, 64.0, 1.0),
+        ]
+    }
+
+    #[test]
+    fn a_conversion_at_the_full_alu_rate_beside_the_exponential_is_ruled_out_with_its_figures() {
+        let outcome = rates_for(&profile(&hopper(), &[(E4M3, 79.0, 80.0)]), PvMode::Fp8);
+        let suspect = &outcome.suspects[1];
+        assert_eq!((suspect.instruction.as_str(), suspect.standing), (E4M3, Standing::RuledOut));
+        assert_eq!(suspect.figures[0].value, 0.125);
+        insta::assert_snapshot!(outcome.render_text(), @r"
+        fp8 on test: ex2 16.0 lanes/clk/SM (measured), cvt.rn.satfinite.e4m3x2.f32 128 results: ruled out
+
+        instruction                             lanes  results latency  pipe      known     machine code
+        ex2.approx.ftz.f32                      16.00    16.00     4.0  xu        measured  OP
+        fma.rn.f32                             128.00   128.00     4.0  fma       measured  OP
+        max.f32                                 64.00    64.00     4.0  alu       measured  OP
+        add.rn.f32                             128.00   128.00     4.0  fma       measured  OP
+        shfl.sync.bfly.b32                      32.00    32.00     4.0  lsu       measured  OP
+        cvt.rn.satfinite.e4m3x2.f32             64.00   128.00     4.0  alu       measured  OP
+        lop3.b32                                64.00    64.00     4.0  alu       measured  OP
+        mix 1 ex2.approx.ftz.f32 + 4 cvt.rn.satfinite.e4m3x2.f32: 79.00 lanes, separate pipes allow 80.00, one pipe 40.00 (measured)
+
+        open: ex2.approx.ftz.f32: 16.0 exponentials a clock and SM: 8 multiply-adds fit in the time of one, so computing a fraction of them by polynomial may help
+        ruled out: cvt.rn.satfinite.e4m3x2.f32: 128.0 results a clock and SM, the full ALU rate: 0.12 of the exponential's time an element, mixed with it 99 % of what separate pipes allow; a cheaper instruction for it cannot help
+        ");
+        let verdict = &outcome.verdicts()[0];
+        assert_eq!((verdict.class, verdict.standing), (FixClass::InstructionChoice, Standing::Open));
+        assert!(verdict.reason.contains(&format!("not {E4M3}")), "{}", verdict.reason);
+        assert!(verdict.is_measured());
+    }
+
+    #[test]
+    fn a_conversion_that_does_not_run_beside_the_exponential_or_is_slow_stays_open() {
+        let mixed = rates_for(&profile(&hopper(), &[(E4M3, 45.0, 80.0)]), PvMode::Fp8);
+        assert_eq!(mixed.suspects[1].standing, Standing::Open);
+        let mut rows = hopper();
+        rows[5].2 = 12.0;
+        let slow = rates_for(&profile(&rows, &[(E4M3, 79.0, 80.0)]), PvMode::Fp8);
+        assert_eq!(slow.suspects[1].standing, Standing::Open);
+    }
+
+    #[test]
+    fn without_a_rate_the_suspect_is_refused_with_the_command_that_gives_it() {
+        let mut rows = hopper();
+        rows.remove(5);
+        let outcome = rates_for(&profile(&rows, &[]), PvMode::Fp8);
+        assert_eq!(outcome.suspects[1].standing, Standing::Refused);
+        assert!(outcome.suspects[1].reason.contains("kbt microbench run --only"));
+        assert!(outcome.missing[0].contains(E4M3), "{:?}", outcome.missing);
+        let nothing = rates_for(&profile(&[], &[]), PvMode::Bf16);
+        assert_eq!(nothing.verdicts()[0].standing, Standing::Refused);
+    }
+
+    #[test]
+    fn it_is_written_and_read_back_alike_and_every_number_is_covered() {
+        let outcome = rates_for(&profile(&hopper(), &[(E4M3, 79.0, 80.0)]), PvMode::Fp8);
+        let json = serde_json::to_value(&outcome).unwrap();
+        assert_eq!(audit::uncovered_numbers(&json), Vec::<String>::new());
+        assert_eq!(serde_json::from_value::<RatesOutcome>(json).unwrap(), outcome);
+    }
+}

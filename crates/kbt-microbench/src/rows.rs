@@ -1,0 +1,290 @@
+//! From measured forms to the rows of a profile.
+
+use crate::measure::{FormRate, ISSUE_PER_CLK};
+use crate::net::{self, CleanRates, Form, Net};
+use crate::prepare::Prepared;
+use kbt_device::{MixRow, Pipe, RateRow};
+use kbt_evidence::Provenance;
+
+/// A rate above the issue limit of 128 lanes is no rate; this much is measuring error.
+const ABOVE_ISSUE: f64 = 1.01;
+
+/// One form and what was measured of it.
+pub struct Measured {
+    /// The form.
+    pub prepared: Prepared,
+    /// Its rate, or why there is none.
+    pub rate: Result<FormRate, String>,
+    /// How the device was (clock, throttling), as provenances say it.
+    pub provenance: Provenance,
+}
+
+/// What is to be said of a row beyond its numbers.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Note {
+    /// The instruction, or a mix's two.
+    pub instruction: String,
+    /// One line a form.
+    pub reasoning: Vec<String>,
+}
+
+/// The clean rates by mnemonic, for taking companions off.
+#[must_use]
+pub fn clean_rates(all: &[Measured]) -> CleanRates {
+    let mut rates = CleanRates::new();
+    for m in all.iter().filter(|m| m.prepared.parts.len() == 1 && !m.prepared.parts[0].entry.compound) {
+        let (Ok(rate), Some(verified)) = (&m.rate, m.prepared.widest()) else { continue };
+        let mut targets = verified.code.per_op.iter().filter(|p| p.target);
+        // A single opcode that takes its pipe alone.
+        if let (Some(target), None) = (targets.next(), targets.next())
+            && net::is_clean(&verified.code)
+        {
+            let known = rates.entry(target.opcode.clone()).or_insert(f64::INFINITY);
+            *known = known.min(rate.clk_per_op);
+        }
+    }
+    rates
+}
+
+/// The clean rate of a companion: its own, or that of the plain mnemonic (`IMAD` for `IMAD.MOV.U32`).
+fn with_plain(rates: &CleanRates, all: &[Measured]) -> CleanRates {
+    let mut more = rates.clone();
+    for m in all {
+        for companion in m.prepared.verified.iter().flat_map(|v| v.code.companions()) {
+            let plain = companion.opcode.split('.').next().unwrap_or_default();
+            if let (false, Some(rate)) = (more.contains_key(&companion.opcode), rates.get(plain).copied()) {
+                more.insert(companion.opcode.clone(), rate);
+            }
+        }
+    }
+    more
+}
+
+/// The rows of all instructions, in the order of the forms, and the reasoning behind each.
+#[must_use]
+pub fn rate_rows(all: &[Measured]) -> (Vec<RateRow>, Vec<Note>) {
+    let rates = with_plain(&clean_rates(all), all);
+    let (mut rows, mut notes) = (Vec::new(), Vec::new());
+    let single: Vec<&Measured> = all.iter().filter(|m| m.prepared.parts.len() == 1).collect();
+    let mut rest = &single[..];
+    while let Some(first) = rest.first() {
+        let entry = &first.prepared.parts[0].entry;
+        let forms = rest.iter().take_while(|m| m.prepared.parts[0].entry == *entry).count();
+        let (row, note) = rate_row(&rest[..forms], &rates);
+        rows.push(row);
+        notes.push(note);
+        rest = &rest[forms..];
+    }
+    (rows, notes)
+}
+
+/// One instruction's row from its forms (at least one).
+fn rate_row(forms: &[&Measured], rates: &CleanRates) -> (RateRow, Note) {
+    let entry = &forms[0].prepared.parts[0].entry;
+    let mut refusals: Vec<String> = Vec::new();
+    let mut measured = Vec::new();
+    for m in forms {
+        match (&m.rate, m.prepared.widest()) {
+            (Ok(rate), Some(verified)) => measured.push((*m, rate, &verified.code)),
+            (Err(why), _) => refusals.push(format!("{}: {why}", m.prepared.form)),
+            (Ok(_), None) => refusals.push(format!("{}: no verified kernel", m.prepared.form)),
+        }
+    }
+    let net = if entry.compound {
+        compound(&measured)
+    } else {
+        let forms: Vec<Form<'_>> = measured
+            .iter()
+            .map(|(m, rate, code)| Form { name: &m.prepared.form, code, clk_per_op: rate.clk_per_op })
+            .collect();
+        net::solve(&forms, rates)
+    };
+    let mut reasoning = net.reasoning.clone();
+    reasoning.extend(refusals.iter().cloned());
+    let chosen = measured.iter().find(|(m, ..)| net.form.as_deref() == Some(m.prepared.form.as_str()));
+    let mut row = RateRow {
+        instruction: entry.name.clone(),
+        opcode: measured.first().and_then(|(_, _, code)| code.opcode()),
+        pipe: measured.first().map_or(Pipe::Unknown, |(_, _, code)| code.pipe()),
+        lanes_per_clk_sm: None,
+        results_per_clk_sm: None,
+        latency_clk: measured
+            .iter()
+            .filter_map(|(_, rate, _)| rate.latency_clk)
+            .min_by(f64::total_cmp)
+            .map(|l| round(l, 100.0)),
+        spread_percent: None,
+        refused: None,
+        provenance: forms[0].provenance.clone(),
+    };
+    match (net.clk_per_op, chosen) {
+        (Ok(clk), Some((m, rate, code))) if 32.0 / clk <= 32.0 * ISSUE_PER_CLK * ABOVE_ISSUE => {
+            row.opcode = code.opcode();
+            row.pipe = code.pipe();
+            row.lanes_per_clk_sm = Some(round(32.0 / clk, 1000.0));
+            row.results_per_clk_sm = Some(round(32.0 / clk * entry.results, 1000.0));
+            row.spread_percent = Some(round(rate.spread_percent, 1000.0));
+            row.provenance = provenance(m, rate);
+            if !rate.plateau {
+                reasoning.push("the sweep of warps and chains found no plateau: a lower bound".to_owned());
+            }
+        }
+        (Ok(clk), _) => {
+            row.refused = Some(format!(
+                "{:.1} lanes beat the issue limit of {:.0}: the window is not what was counted",
+                32.0 / clk,
+                32.0 * ISSUE_PER_CLK
+            ));
+        }
+        (Err(why), _) => {
+            refusals.retain(|r| !why.contains(r));
+            let why = if measured.is_empty() { String::new() } else { why };
+            refusals.extend((!why.is_empty()).then_some(why));
+            row.refused = Some(refusals.join("; "));
+        }
+    }
+    (row, Note { instruction: entry.name.clone(), reasoning })
+}
+
+/// A compound operation is what its instructions are: its fastest form.
+fn compound(measured: &[(&Measured, &FormRate, &crate::verify::FormCode)]) -> Net {
+    let best = measured.iter().min_by(|a, b| a.1.clk_per_op.total_cmp(&b.1.clk_per_op));
+    let reasoning = measured
+        .iter()
+        .map(|(m, rate, code)| {
+            let parts: Vec<String> =
+                code.per_op.iter().map(|p| format!("{:.2} {}", p.count, p.opcode)).collect();
+            format!("{}: {:.2} operations, each {}", m.prepared.form, rate.lanes(), parts.join(", "))
+        })
+        .collect();
+    Net {
+        clk_per_op: best.map(|b| b.1.clk_per_op).ok_or_else(|| "no form was measured".to_owned()),
+        form: best.map(|b| b.0.prepared.form.clone()),
+        reasoning,
+    }
+}
+
+/// The device's provenance with the statement of how this row was made.
+fn provenance(m: &Measured, rate: &FormRate) -> Provenance {
+    let what = match m.prepared.widest().map(|v| (v.plans[0].ops[0], v.code.opcode())) {
+        Some((n, Some(opcode))) => format!("{n} and {} {opcode} in the windows compared", 2 * n),
+        Some((n, None)) => format!("{n} and {} operations in the windows compared", 2 * n),
+        None => String::new(),
+    };
+    let mut p = m.provenance.clone();
+    p.by = format!(
+        "{}: {what}, form {}, {} warps x {} chains{}, cubin {}",
+        p.by,
+        m.prepared.form,
+        rate.warps,
+        rate.chains,
+        if rate.plateau { "" } else { ", no plateau" },
+        m.prepared.digest
+    );
+    p
+}
+
+/// The rows of the mixes, with what the parts' own rates allow.
+#[must_use]
+pub fn mix_rows(all: &[Measured], rows: &[RateRow]) -> Vec<MixRow> {
+    all.iter().filter(|m| m.prepared.parts.len() == 2).map(|m| mix_row(m, rows)).collect()
+}
+
+fn mix_row(m: &Measured, rows: &[RateRow]) -> MixRow {
+    let counts: Vec<u32> = m.prepared.parts.iter().map(|p| p.steps * p.chain.ops).collect();
+    let names = m.prepared.parts.iter().map(|p| p.entry.name.clone());
+    let own: Option<Vec<f64>> = m
+        .prepared
+        .parts
+        .iter()
+        .map(|p| rows.iter().find(|r| r.instruction == p.entry.name)?.lanes_per_clk_sm)
+        .collect();
+    let total: f64 = counts.iter().copied().map(f64::from).sum();
+    let clks = |own: &[f64]| -> Vec<f64> {
+        counts.iter().zip(own).map(|(n, lanes)| f64::from(*n) * 32.0 / lanes).collect()
+    };
+    let issue = total / ISSUE_PER_CLK;
+    let separate = own.as_deref().map(|o| 32.0 * total / clks(o).into_iter().fold(issue, f64::max));
+    let shared = own.as_deref().map(|o| 32.0 * total / clks(o).iter().sum::<f64>().max(issue));
+    let mut row = MixRow {
+        parts: names.zip(counts.iter().copied()).collect(),
+        lanes_per_clk_sm: None,
+        separate_lanes_per_clk_sm: separate.map(|v| round(v, 1000.0)),
+        shared_lanes_per_clk_sm: shared.map(|v| round(v, 1000.0)),
+        refused: None,
+        provenance: m.provenance.clone(),
+    };
+    match &m.rate {
+        Ok(rate) => {
+            // The time is of one instruction of the first part and what goes with it.
+            row.lanes_per_clk_sm =
+                Some(round(32.0 * total / (rate.clk_per_op * f64::from(counts[0])), 1000.0));
+            row.provenance = provenance(m, rate);
+        }
+        Err(why) => row.refused = Some(why.clone()),
+    }
+    row
+}
+
+/// Rounded to `1 / steps`: digits beyond the spread are noise in a file.
+#[must_use]
+pub fn round(value: f64, steps: f64) -> f64 {
+    (value * steps).round() / steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::{measure, model::Model};
+    use crate::prepare::tests::prepared;
+
+    fn measured(name: &str, target: &str, per_op: &[(&str, f64)]) -> Measured {
+        let p = prepared(name, target, per_op);
+        let pipes = [
+            ("MUFU.EX2", ("xu", 8.0)),
+            ("F2FP.X", ("alu", 2.0)),
+            ("PRMT", ("alu", 2.0)),
+            ("FFMA", ("fma", 1.0)),
+        ];
+        let mut model = Model { prepared: &p, pipes: pipes.into(), latency: 4.0, overhead: 12.0 };
+        let rate = measure(&p, &mut model);
+        Measured { rate, prepared: p, provenance: Provenance::measured("test", "model", "2026-01-01") }
+    }
+
+    #[test]
+    fn rows_hold_net_rates_and_refusals_say_why() {
+        let mut broken = measured("folded", "MUFU.RCP", &[("MUFU.RCP", 1.0)]);
+        broken.prepared.verified.clear();
+        broken.rate = Err("128 MUFU.RCP were written, the body has 0".into());
+        let all = [
+            measured("ex2", "MUFU.EX2", &[("MUFU.EX2", 1.0)]),
+            measured("prmt", "PRMT", &[("PRMT", 1.0)]),
+            measured("cvt", "F2FP", &[("F2FP.X", 1.0), ("PRMT", 1.0)]),
+            broken,
+        ];
+        let (rows, notes) = rate_rows(&all);
+        let lanes: Vec<_> = rows.iter().map(|r| (r.instruction.as_str(), r.lanes_per_clk_sm)).collect();
+        assert_eq!(lanes, [("ex2", Some(16.0)), ("prmt", Some(64.0)), ("cvt", Some(64.0)), ("folded", None)]);
+        assert_eq!(rows[3].refused.as_deref(), Some("clean: 128 MUFU.RCP were written, the body has 0"));
+        assert!(notes[2].reasoning[0].contains("net of 1 PRMT"), "{:?}", notes[2]);
+        assert_eq!((rows[0].latency_clk, rows[2].latency_clk), (Some(8.0), None));
+        assert!(rows[0].provenance.by.contains("128 and 256 MUFU.EX2"), "{}", rows[0].provenance.by);
+    }
+
+    #[test]
+    fn a_mix_is_held_against_what_separate_and_shared_pipes_allow() {
+        let parts =
+            [measured("ex2", "MUFU.EX2", &[("MUFU.EX2", 1.0)]), measured("cvt", "F2FP", &[("F2FP.X", 1.0)])];
+        let (rows, _) = rate_rows(&parts);
+        let mut mix = measured("ex2", "MUFU.EX2", &[("MUFU.EX2", 1.0), ("F2FP.X", 4.0)]);
+        let mut second = parts[1].prepared.parts[0].clone();
+        second.steps = 4;
+        mix.prepared.parts.push(second);
+        let row = &mix_rows(&[mix], &rows)[0];
+        assert_eq!(row.parts, [("ex2".to_owned(), 1), ("cvt".to_owned(), 4)]);
+        assert_eq!(
+            (row.lanes_per_clk_sm, row.separate_lanes_per_clk_sm, row.shared_lanes_per_clk_sm),
+            (Some(80.0), Some(80.0), Some(40.0))
+        );
+    }
+}

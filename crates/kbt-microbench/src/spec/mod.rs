@@ -1,0 +1,293 @@
+//! The spec: one entry an instruction, as YAML. Reading and checking it lives here; what PTX it becomes is
+//! `ptx`'s, what machine code it must become is `verify`'s.
+
+mod data;
+
+pub(crate) use data::split_count;
+pub use data::{DataKind, DataType, DataTypeError};
+
+use kbt_device::Arch;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// The spec that comes with the crate.
+pub const EMBEDDED: &str = include_str!("spec.yaml");
+
+/// Instructions and mixes to measure.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spec {
+    /// One entry an instruction.
+    pub instructions: Vec<Entry>,
+    /// Mixes of two of them.
+    #[serde(default)]
+    pub mixes: Vec<Mix>,
+}
+
+/// One instruction.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// The name in profiles: the PTX name where there is one.
+    pub name: String,
+    /// The full SASS mnemonics that may implement it, `*` for any tail. Empty for a compound operation.
+    #[serde(default)]
+    pub target: Vec<String>,
+    /// Results (elements) one target instruction gives a lane.
+    #[serde(default = "one")]
+    pub results: f64,
+    /// Several instructions an operation (a division, a software conversion): the rate is of whole
+    /// operations, and all its instructions go to the lowering table.
+    #[serde(default)]
+    pub compound: bool,
+    /// The operation this is, in the lowering table, where that is not the entry's own name.
+    #[serde(default)]
+    pub lowers: Option<String>,
+    /// Lowest compute capability, times ten.
+    #[serde(default = "lowest")]
+    pub sm: u16,
+    /// The only compile targets that have it, by their names without `sm_`; empty for all from `sm` on.
+    #[serde(default)]
+    pub only: Vec<String>,
+    /// Compile targets that this entry is not for, because another entry is.
+    #[serde(default)]
+    pub except: Vec<String>,
+    /// Lowest PTX version.
+    #[serde(default)]
+    pub ptx: Option<String>,
+    /// The chain forms, by name: each an own way to feed the output back.
+    pub chains: BTreeMap<String, Chain>,
+    /// Reads or writes memory, so memory instructions in the window are the subject.
+    #[serde(default)]
+    pub memory: bool,
+}
+
+/// One chain form.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Chain {
+    /// The state that is fed back, `%x` in the step (`%x0`, `%x1`, … where it has several registers).
+    pub x: DataType,
+    /// Values that stay the same over the loop and differ by thread, `%NAME` in the step.
+    #[serde(default)]
+    pub with: BTreeMap<String, DataType>,
+    /// Registers within a step, `%NAME`.
+    #[serde(default)]
+    pub temp: BTreeMap<String, String>,
+    /// How many copies of the `with` values there are; steps take turns, so that neighbours cannot be fused.
+    #[serde(default = "one_u32")]
+    pub rotate: u32,
+    /// Target instructions a step holds.
+    #[serde(default = "one_u32")]
+    pub ops: u32,
+    /// Operations in the smaller body, at most; the larger holds twice as many. Where the body comes out longer
+    /// than the instruction cache allows, half of it is tried, and so on.
+    #[serde(default = "unroll")]
+    pub unroll: u32,
+    /// The PTX of one step.
+    pub step: String,
+    /// Whether the output feeds the next step's input, so that one chain alone gives a latency.
+    #[serde(default = "yes")]
+    pub latency: bool,
+}
+
+/// Two instructions issued together.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mix {
+    /// The two entries.
+    pub of: [String; 2],
+    /// How many of each a round holds.
+    pub ratio: [u32; 2],
+}
+
+fn one() -> f64 {
+    1.0
+}
+fn one_u32() -> u32 {
+    1
+}
+fn yes() -> bool {
+    true
+}
+fn lowest() -> u16 {
+    75
+}
+fn unroll() -> u32 {
+    128
+}
+
+/// A spec that cannot be used: file, line where known, and what is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{origin}{}: {message}", line.map_or(String::new(), |l| format!(":{l}")))]
+pub struct SpecError {
+    /// The file, or `the embedded spec`.
+    pub origin: String,
+    /// The line, from 1.
+    pub line: Option<usize>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl Spec {
+    /// The embedded spec.
+    pub fn embedded() -> Result<Self, SpecError> {
+        Self::from_yaml(EMBEDDED, "the embedded spec")
+    }
+
+    /// Reads a spec; `origin` names the file in errors.
+    pub fn from_yaml(text: &str, origin: &str) -> Result<Self, SpecError> {
+        let spec: Self = serde_yaml::from_str(text).map_err(|e| SpecError {
+            origin: origin.to_owned(),
+            line: e.location().map(|l| l.line()),
+            message: e.to_string(),
+        })?;
+        spec.check(text, origin)?;
+        Ok(spec)
+    }
+
+    /// An entry by name.
+    #[must_use]
+    pub fn entry(&self, name: &str) -> Option<&Entry> {
+        self.instructions.iter().find(|e| e.name == name)
+    }
+
+    fn check(&self, text: &str, origin: &str) -> Result<(), SpecError> {
+        let fail = |name: &str, message: String| SpecError {
+            origin: origin.to_owned(),
+            line: line_of(text, name),
+            message: format!("`{name}`: {message}"),
+        };
+        let mut seen = std::collections::BTreeSet::new();
+        for entry in &self.instructions {
+            // One name may have several entries, each for targets of its own.
+            if !seen.insert((&entry.name, entry.sm, &entry.only)) {
+                return Err(fail(&entry.name, "is listed twice for the same targets".into()));
+            }
+            entry.check().map_err(|message| fail(&entry.name, message))?;
+        }
+        for mix in &self.mixes {
+            for name in &mix.of {
+                let entry = self.entry(name).ok_or_else(|| fail(name, "a mix names no such entry".into()))?;
+                if entry.compound {
+                    return Err(fail(name, "a compound operation cannot be part of a mix".into()));
+                }
+            }
+            if mix.ratio.contains(&0) {
+                return Err(fail(&mix.of[0], "a mix needs at least one of each".into()));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Entry {
+    /// Whether the entry is for a compile target.
+    #[must_use]
+    pub fn is_for(&self, arch: Arch) -> bool {
+        let name = arch.to_string();
+        let named = |list: &[String]| list.iter().any(|n| name.strip_prefix("sm_") == Some(n.as_str()));
+        arch.sm >= self.sm && (self.only.is_empty() || named(&self.only)) && !named(&self.except)
+    }
+
+    /// Whether a SASS mnemonic is one that was meant.
+    #[must_use]
+    pub fn is_target(&self, opcode: &str) -> bool {
+        self.target.iter().any(|pattern| match pattern.strip_suffix('*') {
+            Some(head) => opcode.starts_with(head),
+            None => opcode == pattern,
+        })
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.compound != self.target.is_empty() {
+            return Err("needs `target` mnemonics, or `compound: true` and none".into());
+        }
+        if self.chains.is_empty() {
+            return Err("needs at least one form under `chains`".into());
+        }
+        for (form, chain) in &self.chains {
+            if chain.rotate == 0 || chain.ops == 0 || chain.unroll < 8 * chain.ops {
+                return Err(format!("form `{form}`: rotate and ops are at least 1, unroll at least 8 x ops"));
+            }
+            for name in chain.with.keys().chain(chain.temp.keys()) {
+                if name == "x" || !name.bytes().all(|b| b.is_ascii_lowercase()) {
+                    return Err(format!(
+                        "form `{form}`: `{name}` is no name for a register; use letters a-w, y, z"
+                    ));
+                }
+            }
+            if let Some((name, kind)) = chain.temp.iter().find(|(_, k)| !data::is_register_kind(k)) {
+                return Err(format!(
+                    "form `{form}`: temp `{name}` has kind `{kind}`; {}",
+                    data::REGISTER_KINDS
+                ));
+            }
+            if !chain.step.contains("%x") {
+                return Err(format!("form `{form}`: the step does not use its state `%x`"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The line of the entry with this name, from 1.
+#[must_use]
+pub fn line_of(text: &str, name: &str) -> Option<usize> {
+    let is_name = |line: &str| {
+        let value = line.trim_start_matches(['-', ' ']).strip_prefix("name:")?.trim();
+        (value.trim_matches(['"', '\'']) == name).then_some(())
+    };
+    text.lines().position(|line| is_name(line).is_some()).map(|at| at + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "
+instructions:
+  - name: fma.rn.f32
+    target: [FFMA]
+    chains:
+      feedback: {x: f32, with: {a: f32, b: f32}, step: 'fma.rn.f32 %x, %x, %a, %b;'}
+";
+
+    fn error(text: &str) -> String {
+        Spec::from_yaml(text, "mine.yaml").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_embedded_spec_reads() {
+        let spec = Spec::embedded().unwrap();
+        assert!(spec.entry("ex2.approx.ftz.f32").is_some());
+    }
+
+    #[test]
+    fn an_entry_has_defaults_and_knows_its_targets() {
+        let spec = Spec::from_yaml(GOOD, "mine.yaml").unwrap();
+        let entry = &spec.instructions[0];
+        assert_eq!(
+            (entry.results, entry.chains["feedback"].unroll, entry.chains["feedback"].ops),
+            (1.0, 128, 1)
+        );
+        assert!(entry.is_target("FFMA") && !entry.is_target("FFMA.FTZ"));
+        let starred = Entry { target: vec!["F2FP.*".into()], ..entry.clone() };
+        assert!(starred.is_target("F2FP.BF16.F32.PACK_AB") && !starred.is_target("F2F.BF16.F32"));
+        let only = Entry { only: vec!["100a".into()], ..entry.clone() };
+        assert!(only.is_for(Arch::SM_100A) && !only.is_for(Arch::SM_90A));
+    }
+
+    #[test]
+    fn errors_name_the_file_the_line_and_what_would_do() {
+        assert!(error("instructions: 3").starts_with("mine.yaml:1: "));
+        let twice = format!("{GOOD}{}", GOOD.trim_start_matches("\ninstructions:\n"));
+        assert_eq!(error(&twice), "mine.yaml:3: `fma.rn.f32`: is listed twice for the same targets");
+        assert!(error(&GOOD.replace("target: [FFMA]", "results: 2")).contains("compound: true"));
+        assert!(error(&GOOD.replace("%x", "%y")).contains("does not use its state"));
+        assert!(error(&GOOD.replace("x: f32", "x: f31")).contains("f31"));
+        assert!(error(&GOOD.replace("{a:", "{x:")).contains("no name for a register"));
+        let mix = format!("{GOOD}mixes:\n  - {{of: [fma.rn.f32, ex2], ratio: [1, 4]}}\n");
+        assert!(error(&mix).contains("`ex2`: a mix names no such entry"));
+    }
+}

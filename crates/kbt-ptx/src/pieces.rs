@@ -1,0 +1,161 @@
+//! Cuts PTX text into pieces: what ends with a semicolon, a brace, a colon or, for a few directives, a line.
+//! Comments are gone; strings are whole. Nothing here knows what a piece means.
+
+use std::ops::Range;
+
+/// What ended a piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// `;`
+    Semicolon,
+    /// A `{` that opens a scope or body.
+    Open,
+    /// A `}` that closes one.
+    Close,
+    /// The `:` of a label.
+    Colon,
+    /// The end of the line, for directives that have no semicolon.
+    Line,
+    /// The end of the text.
+    Text,
+}
+
+/// A piece of text with what ended it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// The text with comments taken out and blanks joined.
+    pub(crate) text: String,
+    /// Its bytes, ends trimmed; the byte of the end mark follows somewhere after.
+    pub(crate) span: Range<usize>,
+    /// The byte of the end mark.
+    pub(crate) mark: usize,
+    /// The line it starts on.
+    pub(crate) line: u32,
+    pub(crate) end: End,
+}
+
+/// Directives that end with their line.
+const LINE_DIRECTIVES: [&str; 5] = [".version", ".target", ".address_size", ".loc", ".file"];
+
+/// The pieces of a text, one after another.
+pub(crate) struct Pieces<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    line: u32,
+}
+
+impl<'a> Pieces<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self { bytes: text.as_bytes(), at: 0, line: 1 }
+    }
+
+    /// Past a comment that starts here, if one does.
+    fn comment(&mut self) -> bool {
+        let rest = &self.bytes[self.at..];
+        let end = if rest.starts_with(b"//") {
+            rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len())
+        } else if rest.starts_with(b"/*") {
+            rest.windows(2).skip(2).position(|w| w == b"*/").map_or(rest.len(), |n| n + 4)
+        } else {
+            return false;
+        };
+        self.line += u32::try_from(rest[..end].iter().filter(|b| **b == b'\n').count()).unwrap_or(0);
+        self.at += end;
+        true
+    }
+}
+
+impl Iterator for Pieces<'_> {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        let mut text: Vec<u8> = Vec::new();
+        let (mut start, mut last, mut line) = (None, self.at, self.line);
+        let (mut braces, mut quoted) = (0_u32, false);
+        let mut end = End::Text;
+        let mut mark = self.bytes.len();
+        while let Some(&b) = self.bytes.get(self.at) {
+            if !quoted && self.comment() {
+                if !text.is_empty() {
+                    push_blank(&mut text);
+                }
+                continue;
+            }
+            let here = self.at;
+            self.at += 1;
+            if b == b'\n' {
+                self.line += 1;
+                let is_line = LINE_DIRECTIVES.iter().any(|d| {
+                    text.strip_prefix(d.as_bytes()).is_some_and(|r| r.first().is_none_or(|b| *b == b' '))
+                });
+                if is_line && !quoted {
+                    (end, mark) = (End::Line, here);
+                    break;
+                }
+            }
+            if b.is_ascii_whitespace() && !quoted {
+                push_blank(&mut text);
+                continue;
+            }
+            if start.is_none() {
+                (start, line) = (Some(here), self.line);
+            }
+            let stop = match b {
+                _ if quoted => None,
+                b';' => Some(End::Semicolon),
+                // A brace after an opcode or a comma is a vector, after a body's header or alone a scope.
+                b'{' if braces == 0 && !opens_vector(&text) => Some(End::Open),
+                b'}' if braces == 0 => Some(End::Close),
+                b':' if braces == 0 && is_label(&text) && self.bytes.get(self.at) != Some(&b':') => {
+                    Some(End::Colon)
+                }
+                _ => None,
+            };
+            if let Some(found) = stop {
+                (end, mark) = (found, here);
+                break;
+            }
+            match b {
+                b'"' => quoted = !quoted,
+                b'{' if !quoted => braces += 1,
+                b'}' if !quoted => braces -= 1,
+                _ => {}
+            }
+            text.push(b);
+            last = self.at;
+        }
+        if start.is_none() && end == End::Text {
+            return None;
+        }
+        let text = String::from_utf8_lossy(&text).trim_end().to_owned();
+        let start = start.unwrap_or(last).min(last);
+        Some(Piece { text, span: start..last.max(start), mark, line, end })
+    }
+}
+
+fn push_blank(text: &mut Vec<u8>) {
+    if text.last().is_some_and(|b| *b != b' ') {
+        text.push(b' ');
+    }
+}
+
+/// Whether a `{` behind this text begins a vector operand or an initialiser.
+fn opens_vector(text: &[u8]) -> bool {
+    let trimmed = text.trim_ascii_end();
+    match trimmed.last() {
+        None => false,
+        Some(b',' | b'=' | b'(' | b'[' | b'{') => true,
+        // `mov.b64 {%r1, %r2}, %rd1`: an opcode, perhaps with a guard, and nothing else.
+        Some(_) => {
+            let is_directive = trimmed.first() == Some(&b'.');
+            let is_code = !is_directive && trimmed.contains(&b'.') && !trimmed.contains(&b')');
+            is_code && text.len() > trimmed.len()
+        }
+    }
+}
+
+/// A label is one word.
+fn is_label(text: &[u8]) -> bool {
+    let text = text.trim_ascii_end();
+    !text.is_empty() && text.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$' | b'%'))
+}

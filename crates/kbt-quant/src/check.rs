@@ -1,0 +1,382 @@
+//! A described scheme for quantising P, checked: does its offset fit, which codes and groups does it lose, what would
+//! cost nothing and help.
+
+use crate::format::{Conversion, Format};
+use kbt_evidence::Provenance;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+
+/// The schema that scheme files state.
+pub const SCHEMA: &str = "kbt.scheme/1";
+
+/// What the row sum adds up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RowSum {
+    /// P before quantisation.
+    #[default]
+    Unquantised,
+    /// The dequantised codes.
+    Quantised,
+}
+
+/// A scheme: P = 2^(score - row maximum + offset), in groups with a scale or without.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scheme {
+    /// Always [`SCHEMA`].
+    pub schema: String,
+    /// What the scheme is called.
+    pub name: String,
+    /// The elements' format.
+    pub element: Format,
+    /// The group scale's format; none where P is converted as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<Format>,
+    /// Added to every exp2 argument, in powers of two.
+    pub offset_log2: f64,
+    /// How far below the true maximum a row's maximum in use may be, in powers of two.
+    #[serde(default)]
+    pub rescale_threshold_log2: f64,
+    /// What the row sum adds up.
+    #[serde(default)]
+    pub row_sum: RowSum,
+    /// How the numbers above are known; a file's are given by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<Provenance>,
+}
+
+/// A scheme file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{origin}: {message}")]
+pub struct SchemeError {
+    /// The file.
+    pub origin: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl Scheme {
+    /// Reads a scheme from YAML; `origin` names the file.
+    pub fn from_yaml(text: &str, origin: &str) -> Result<Self, SchemeError> {
+        let error = |message: String| SchemeError { origin: origin.to_owned(), message };
+        let mut scheme: Self = serde_yaml::from_str(text).map_err(|e| error(e.to_string()))?;
+        if scheme.schema != SCHEMA {
+            return Err(error(format!("schema: `{}` is not `{SCHEMA}`", scheme.schema)));
+        }
+        if !scheme.offset_log2.is_finite() || scheme.offset_log2.abs() > 100.0 {
+            return Err(error("offset_log2: expected a number from -100 to 100".to_owned()));
+        }
+        if !(0.0..=100.0).contains(&scheme.rescale_threshold_log2) {
+            return Err(error("rescale_threshold_log2: expected a number from 0 to 100".to_owned()));
+        }
+        if scheme.scale.is_some_and(|s| !matches!(s, Format::E4m3 | Format::Ue8m0 | Format::E5m2)) {
+            return Err(error("scale: accepted are e4m3, e5m2 and ue8m0".to_owned()));
+        }
+        scheme.provenance.get_or_insert_with(|| Provenance::given(origin));
+        Ok(scheme)
+    }
+
+    /// A scheme known to the crate. `why` says where its numbers come from.
+    #[must_use]
+    pub fn new(name: &str, element: Format, scale: Option<Format>, offset_log2: f64, why: &str) -> Self {
+        Self {
+            schema: SCHEMA.to_owned(),
+            name: name.to_owned(),
+            element,
+            scale,
+            offset_log2,
+            rescale_threshold_log2: 0.0,
+            row_sum: RowSum::Unquantised,
+            provenance: Some(Provenance::given(why)),
+        }
+    }
+
+    /// The greatest value that element and scale hold together.
+    fn limit(&self) -> f64 {
+        f64::from(self.element.max()) * self.scale.map_or(1.0, |s| f64::from(s.max()))
+    }
+
+    /// Checks the scheme.
+    #[must_use]
+    pub fn check(&self) -> CheckOutcome {
+        let given = self.provenance.clone().unwrap_or_else(|| Provenance::given(self.name.as_str()));
+        let provenance = Provenance::computed("exact arithmetic on the formats", [("scheme", &given)]);
+        let limit = self.limit();
+        let needed = self.offset_log2 + self.rescale_threshold_log2;
+        // A stated offset is rounded to a few digits: a thousandth of a power of two is no overflow.
+        let fits = needed <= limit.log2() + 1e-3;
+        let greatest = needed.exp2();
+        let budget = Budget {
+            offset_log2: self.offset_log2,
+            rescale_threshold_log2: self.rescale_threshold_log2,
+            limit_log2: limit.log2(),
+            slack_log2: limit.log2() - needed,
+            fits,
+            greatest_p_ratio: greatest,
+            provenance: provenance.clone(),
+        };
+        let mut findings = Vec::new();
+        if !fits {
+            findings.push(format!(
+                "P reaches {greatest} but {} hold {limit}: it saturates while the row sum counts it whole, so the \
+                 weight of the greatest keys is too small by up to {:.0} %",
+                self.holders(),
+                100.0 * (1.0 - limit / greatest)
+            ));
+        }
+        let codes = self.codes(greatest, provenance.clone());
+        let flush = self.flush(provenance);
+        let improvements = self.improvements(&budget, &codes);
+        CheckOutcome {
+            schema: crate::outcome::SCHEMA.to_owned(),
+            scheme: Self { provenance: Some(given), ..self.clone() },
+            budget,
+            codes,
+            flush,
+            findings,
+            improvements,
+        }
+    }
+
+    fn holders(&self) -> String {
+        match self.scale {
+            Some(scale) => format!("{} elements and {scale} scales", self.element),
+            None => format!("{} elements", self.element),
+        }
+    }
+
+    fn codes(&self, greatest: f64, provenance: Provenance) -> Codes {
+        let elements = self.element.values();
+        let finite = |values: &[f32]| values.iter().filter(|v| v.is_finite()).count();
+        // With a scale every group's greatest element is about the format's maximum; without, P itself.
+        let top = if self.scale.is_some() { f64::INFINITY } else { greatest };
+        let reach = Conversion::usual(self.element).round(top as f32);
+        let used = elements.iter().filter(|v| v.is_finite() && !v.is_sign_negative() && **v <= reach).count();
+        let (scale_codes, scale_used) = match self.scale {
+            None => (0, 0),
+            Some(format) => {
+                let values = format.values();
+                let most = Conversion::usual(format).round((greatest / f64::from(self.element.max())) as f32);
+                let used =
+                    values.iter().filter(|v| v.is_finite() && !v.is_sign_negative() && **v <= most).count();
+                (finite(&values), used)
+            }
+        };
+        Codes {
+            element_codes_count: finite(&elements),
+            element_unreachable_count: finite(&elements) - used,
+            scale_codes_count: scale_codes,
+            scale_unreachable_count: scale_codes - scale_used,
+            provenance,
+        }
+    }
+
+    fn flush(&self, provenance: Provenance) -> Flush {
+        // Half the least value is a tie and goes to zero, the even code. ue8m0 has no zero: it floors at 2^-127.
+        let (what, below) = match self.scale {
+            Some(Format::Ue8m0) => ("no group: the least scale is 2^-127", f64::NEG_INFINITY),
+            Some(format) => (
+                "groups whose scale rounds to zero",
+                (f64::from(format.min_positive()) / 2.0 * f64::from(self.element.max())).log2()
+                    - self.offset_log2,
+            ),
+            None => (
+                "elements that round to zero",
+                (f64::from(self.element.min_positive()) / 2.0).log2() - self.offset_log2,
+            ),
+        };
+        Flush { what: what.to_owned(), below_row_max_log2: below.is_finite().then_some(below), provenance }
+    }
+
+    fn improvements(&self, budget: &Budget, codes: &Codes) -> Vec<String> {
+        let mut out = Vec::new();
+        if budget.slack_log2 > 0.01 && budget.fits && self.scale != Some(Format::Ue8m0) {
+            let better = budget.offset_log2 + budget.slack_log2;
+            out.push(format!(
+                "raise the offset from {:.4} to {better:.4} (a constant in exp2's argument, no instruction): {} reach \
+                 {:.1} powers of two further down before they are lost{}",
+                budget.offset_log2,
+                if self.scale.is_some() { "groups" } else { "elements" },
+                budget.slack_log2,
+                if codes.scale_unreachable_count > 0 {
+                    format!("; {} of {} scale codes are never used", codes.scale_unreachable_count, codes.scale_codes_count)
+                } else {
+                    String::new()
+                }
+            ));
+        }
+        if self.row_sum == RowSum::Quantised {
+            out.push(
+                "sum P before quantisation: a sum of quantised P was less accurate in every case of a study on 256 x \
+                 4096 scores (relative RMS .0605 against .0430 at a standard deviation of 2)"
+                    .to_owned(),
+            );
+        }
+        if !budget.fits {
+            out.push(format!(
+                "lower the offset to {:.4}, or the rescale threshold to {:.4}",
+                budget.limit_log2 - budget.rescale_threshold_log2,
+                (budget.limit_log2 - budget.offset_log2).max(0.0)
+            ));
+        }
+        out
+    }
+}
+
+/// Whether offset and threshold fit the formats.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Budget {
+    /// The scheme's offset.
+    pub offset_log2: f64,
+    /// The scheme's rescale threshold.
+    pub rescale_threshold_log2: f64,
+    /// log2 of the greatest value that element and scale hold.
+    pub limit_log2: f64,
+    /// What is left.
+    pub slack_log2: f64,
+    /// Whether nothing saturates.
+    pub fits: bool,
+    /// The greatest P, as a multiple of what the row maximum gives without offset.
+    pub greatest_p_ratio: f64,
+    /// How the numbers are known.
+    pub provenance: Provenance,
+}
+
+/// Codes that never occur.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Codes {
+    /// Finite element codes.
+    pub element_codes_count: usize,
+    /// Those that P, which is not negative, never takes.
+    pub element_unreachable_count: usize,
+    /// Finite scale codes; 0 without a scale.
+    pub scale_codes_count: usize,
+    /// Those that no group's scale takes.
+    pub scale_unreachable_count: usize,
+    /// How the numbers are known.
+    pub provenance: Provenance,
+}
+
+/// What is lost to zero.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Flush {
+    /// What is lost.
+    pub what: String,
+    /// It is lost where its score's exponent lies this far below the row maximum (a negative number of powers of two).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub below_row_max_log2: Option<f64>,
+    /// How the number is known.
+    pub provenance: Provenance,
+}
+
+/// The result of a check.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CheckOutcome {
+    /// `kbt.quant/1`.
+    pub schema: String,
+    /// The scheme checked.
+    pub scheme: Scheme,
+    /// Whether it fits.
+    pub budget: Budget,
+    /// Codes that never occur.
+    pub codes: Codes,
+    /// What is lost to zero.
+    pub flush: Flush,
+    /// What is wrong.
+    pub findings: Vec<String>,
+    /// What would cost nothing and help.
+    pub improvements: Vec<String>,
+}
+
+impl CheckOutcome {
+    /// For people.
+    #[must_use]
+    pub fn render_text(&self) -> String {
+        let mut out = String::new();
+        let b = &self.budget;
+        let _ = writeln!(out, "{}: {}", self.scheme.name, if b.fits { "fits" } else { "DOES NOT FIT" });
+        let _ = writeln!(
+            out,
+            "  budget     offset {:.4} + threshold {:.4} of {:.4} powers of two ({:.4} left)",
+            b.offset_log2, b.rescale_threshold_log2, b.limit_log2, b.slack_log2
+        );
+        let c = &self.codes;
+        let _ = writeln!(
+            out,
+            "  codes      {} of {} element codes never occur, {} of {} scale codes",
+            c.element_unreachable_count,
+            c.element_codes_count,
+            c.scale_unreachable_count,
+            c.scale_codes_count
+        );
+        match self.flush.below_row_max_log2 {
+            Some(below) => {
+                let _ =
+                    writeln!(out, "  lost       {}: below 2^{below:.2} of the row maximum", self.flush.what);
+            }
+            None => {
+                let _ = writeln!(out, "  lost       {}", self.flush.what);
+            }
+        }
+        for (label, lines) in [("wrong", &self.findings), ("free", &self.improvements)] {
+            for line in lines {
+                let _ = writeln!(out, "  {label:<10} {line}");
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scheme(text: &str) -> Scheme {
+        Scheme::from_yaml(&format!("schema: kbt.scheme/1\nname: t\n{text}"), "t.yaml").unwrap()
+    }
+
+    #[test]
+    fn an_offset_with_a_threshold_that_overflows_is_found() {
+        // fp8 with offset 8 and a maximum that may be stale by 4: P up to 4096, saturated at 448.
+        let outcome = scheme("element: e4m3\noffset_log2: 8\nrescale_threshold_log2: 4\n").check();
+        assert!(!outcome.budget.fits);
+        assert!(
+            outcome.findings[0].contains("4096") && outcome.findings[0].contains("89 %"),
+            "{:?}",
+            outcome.findings
+        );
+        assert!(scheme("element: e4m3\noffset_log2: 8\n").check().budget.fits);
+    }
+
+    #[test]
+    fn the_unused_scale_range_is_the_free_improvement() {
+        let outcome = scheme("element: e2m1\nscale: e4m3\noffset_log2: 2.5849625\n").check();
+        assert!(outcome.budget.fits && outcome.improvements[0].contains("from 2.5850 to 11.3923"));
+        assert!((outcome.budget.slack_log2 - 448f64.log2()).abs() < 1e-6);
+        let below = outcome.flush.below_row_max_log2.unwrap();
+        assert!((below + 10.0).abs() < 1e-6, "a scale below 2^-10 is lost: {below}");
+        let full = scheme("element: e2m1\nscale: e4m3\noffset_log2: 11.3923\nrow_sum: quantised\n").check();
+        assert_eq!(full.codes.scale_unreachable_count, 127, "only the negative ones");
+        assert_eq!(full.improvements.len(), 1);
+        assert!(full.improvements[0].contains("before quantisation"));
+        insta::assert_snapshot!(outcome.render_text());
+    }
+
+    #[test]
+    fn a_bad_file_names_the_field_and_what_is_accepted() {
+        for (text, expect) in [
+            ("schema: kbt.scheme/2\nname: t\nelement: e2m1\noffset_log2: 0", "schema: `kbt.scheme/2`"),
+            ("schema: kbt.scheme/1\nname: t\nelement: e2m2\noffset_log2: 0", "e2m2"),
+            (
+                "schema: kbt.scheme/1\nname: t\nelement: e2m1\nscale: f16\noffset_log2: 0",
+                "e4m3, e5m2 and ue8m0",
+            ),
+            ("schema: kbt.scheme/1\nname: t\nelement: e2m1\noffset_log2: 1e9", "from -100 to 100"),
+            ("schema: kbt.scheme/1\nname: t\nelement: e2m1\noffset: 1", "offset"),
+        ] {
+            let error = Scheme::from_yaml(text, "t.yaml").unwrap_err().to_string();
+            assert!(error.starts_with("t.yaml: ") && error.contains(expect), "{error}");
+        }
+    }
+}

@@ -1,0 +1,475 @@
+//! Program text to programs. Errors carry line and column and what would be accepted.
+
+use super::{Assumption, Input, Layout, Op, Program, Range, Shape};
+use std::collections::HashMap;
+
+/// Text that is no program.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{line}:{column}: {message}")]
+pub struct ParseError {
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// What is wrong and what was expected.
+    pub message: String,
+}
+
+const STATEMENTS: &str = "`layout group=16 lanes=4 row=128`, `elem|group|row|const NAME in [LO, HI]`, \
+                          `NAME = EXPRESSION`, `assume EXPRESSION in [LO, HI]` or `out NAME = EXPRESSION`";
+
+/// A whole program.
+pub(super) fn program(text: &str) -> Result<Program, ParseError> {
+    let mut builder = Builder { program: None, names: HashMap::new() };
+    let mut last = 1;
+    for (i, line) in text.lines().enumerate() {
+        last = i + 1;
+        let line = line.split('#').next().unwrap_or_default();
+        if !line.trim().is_empty() {
+            builder.statement(&mut Tokens::new(line, last)?)?;
+        }
+    }
+    let fail = |message: &str| Err(ParseError { line: last, column: 1, message: message.to_owned() });
+    match builder.program {
+        None => fail("the program is empty; expected `layout group=16 lanes=4 row=128` first"),
+        Some(p) if p.outputs.is_empty() => fail("the program has no `out NAME = EXPRESSION`"),
+        Some(p) => Ok(p),
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Token {
+    Name(String),
+    Number(f64),
+    Mark(char),
+    End,
+}
+
+impl Token {
+    fn show(&self) -> String {
+        match self {
+            Self::Name(name) => format!("`{name}`"),
+            Self::Number(x) => format!("`{x}`"),
+            Self::Mark(c) => format!("`{c}`"),
+            Self::End => "the end of the line".to_owned(),
+        }
+    }
+}
+
+struct Tokens {
+    tokens: Vec<(usize, Token)>,
+    next: usize,
+    line: usize,
+}
+
+impl Tokens {
+    fn new(text: &str, line: usize) -> Result<Self, ParseError> {
+        let chars: Vec<char> = text.chars().collect();
+        let mut tokens = Vec::new();
+        let mut i = 0;
+        while let Some(&c) = chars.get(i) {
+            let start = i;
+            let token = if c.is_whitespace() {
+                i += 1;
+                continue;
+            } else if c.is_ascii_alphabetic() || c == '_' {
+                while chars.get(i).is_some_and(|c| c.is_ascii_alphanumeric() || *c == '_') {
+                    i += 1;
+                }
+                Token::Name(chars[start..i].iter().collect())
+            } else if c.is_ascii_digit() || c == '.' {
+                let exponent = |i: usize| matches!(chars.get(i.wrapping_sub(1)), Some('e' | 'E'));
+                while chars.get(i).is_some_and(|c| {
+                    c.is_ascii_alphanumeric() || *c == '.' || (matches!(c, '+' | '-') && exponent(i))
+                }) {
+                    i += 1;
+                }
+                let number: String = chars[start..i].iter().collect();
+                let value = number.parse().map_err(|_| ParseError {
+                    line,
+                    column: start + 1,
+                    message: format!("`{number}` is no number; expected for example 6, 0.5, 1e-3 or 2^-126"),
+                })?;
+                Token::Number(value)
+            } else if "()[],=+-*/^".contains(c) {
+                i += 1;
+                Token::Mark(c)
+            } else {
+                let message = format!("`{c}` has no meaning here; expected {STATEMENTS}");
+                return Err(ParseError { line, column: start + 1, message });
+            };
+            tokens.push((start + 1, token));
+        }
+        tokens.push((chars.len() + 1, Token::End));
+        Ok(Self { tokens, next: 0, line })
+    }
+
+    fn peek(&self) -> &Token {
+        &self.tokens[self.next.min(self.tokens.len() - 1)].1
+    }
+
+    fn column(&self) -> usize {
+        self.tokens[self.next.min(self.tokens.len() - 1)].0
+    }
+
+    fn take(&mut self) -> Token {
+        let token = self.peek().clone();
+        self.next += 1;
+        token
+    }
+
+    fn error<T>(&self, column: usize, message: impl Into<String>) -> Result<T, ParseError> {
+        Err(ParseError { line: self.line, column, message: message.into() })
+    }
+
+    fn accept(&mut self, mark: char) -> bool {
+        let found = *self.peek() == Token::Mark(mark);
+        self.next += usize::from(found);
+        found
+    }
+
+    fn expect(&mut self, mark: char, whole: &str) -> Result<(), ParseError> {
+        if self.accept(mark) {
+            return Ok(());
+        }
+        let (column, found) = (self.column(), self.peek().show());
+        self.error(column, format!("expected `{mark}`, found {found}: {whole}"))
+    }
+
+    fn name(&mut self, what: &str) -> Result<(usize, String), ParseError> {
+        let column = self.column();
+        match self.take() {
+            Token::Name(name) => Ok((column, name)),
+            other => self.error(column, format!("expected {what}, found {}", other.show())),
+        }
+    }
+
+    fn end(&mut self) -> Result<(), ParseError> {
+        let (column, found) = (self.column(), self.peek().show());
+        if *self.peek() == Token::End {
+            Ok(())
+        } else {
+            self.error(column, format!("nothing may follow here; found {found}"))
+        }
+    }
+
+    /// A bound: a number, `2^-126`, `inf`, `max` (the greatest f32) or `min` (the least normal f32), with sign.
+    fn bound(&mut self) -> Result<f64, ParseError> {
+        let negative = self.accept('-');
+        let column = self.column();
+        let value = match self.take() {
+            Token::Number(x) => self.power(x)?,
+            Token::Name(name) if name == "inf" => f64::INFINITY,
+            Token::Name(name) if name == "max" => f64::from(f32::MAX),
+            Token::Name(name) if name == "min" => f64::from(f32::MIN_POSITIVE),
+            other => {
+                let expected = "a number, inf, max (the greatest f32) or min (the least normal f32)";
+                return self.error(column, format!("expected {expected}, found {}", other.show()));
+            }
+        };
+        Ok(if negative { -value } else { value })
+    }
+
+    fn power(&mut self, base: f64) -> Result<f64, ParseError> {
+        if !self.accept('^') {
+            return Ok(base);
+        }
+        let negative = self.accept('-');
+        let column = self.column();
+        match self.take() {
+            Token::Number(x) if x.fract() == 0.0 => Ok(base.powf(if negative { -x } else { x })),
+            other => self.error(column, format!("expected a whole exponent, found {}", other.show())),
+        }
+    }
+
+    fn range(&mut self) -> Result<Range, ParseError> {
+        let whole = "a range is `[LO, HI]`";
+        self.expect('[', whole)?;
+        let column = self.column();
+        let lo = self.bound()?;
+        self.expect(',', whole)?;
+        let hi = self.bound()?;
+        self.expect(']', whole)?;
+        if lo <= hi { Ok(Range { lo, hi }) } else { self.error(column, format!("[{lo}, {hi}] is empty")) }
+    }
+}
+
+struct Builder {
+    program: Option<Program>,
+    names: HashMap<String, usize>,
+}
+
+impl Builder {
+    fn statement(&mut self, t: &mut Tokens) -> Result<(), ParseError> {
+        let (column, word) = t.name(STATEMENTS)?;
+        if word == "layout" && *t.peek() != Token::Mark('=') {
+            return self.layout(t, column);
+        }
+        if self.program.is_none() {
+            return t.error(column, "expected `layout group=16 lanes=4 row=128` before anything else");
+        }
+        if *t.peek() != Token::Mark('=') {
+            let shape = match word.as_str() {
+                "elem" => Some(Shape::Elem),
+                "group" => Some(Shape::Group),
+                "row" => Some(Shape::Row),
+                "const" => Some(Shape::Const),
+                _ => None,
+            };
+            if let Some(shape) = shape {
+                return self.input(t, shape);
+            }
+            if word == "assume" {
+                let node = self.expression(t)?;
+                let (column, word) = t.name("`in [LO, HI]`")?;
+                if word != "in" {
+                    return t.error(column, format!("expected `in [LO, HI]`, found `{word}`"));
+                }
+                let range = t.range()?;
+                t.end()?;
+                if let Some(p) = &mut self.program {
+                    p.assumptions.push(Assumption { node, range });
+                }
+                return Ok(());
+            }
+        }
+        let output = word == "out" && *t.peek() != Token::Mark('=');
+        let (column, name) = if output { t.name("the output's name")? } else { (column, word) };
+        t.expect('=', "NAME = EXPRESSION")?;
+        let node = self.expression(t)?;
+        t.end()?;
+        self.bind(t, column, &name, node, output)
+    }
+
+    fn layout(&mut self, t: &mut Tokens, at: usize) -> Result<(), ParseError> {
+        if self.program.is_some() {
+            return t.error(at, "the layout is stated already");
+        }
+        let (mut group, mut lanes, mut row) = (None, None, None);
+        while *t.peek() != Token::End {
+            let (column, name) = t.name("group=, lanes= or row=")?;
+            t.expect('=', "for example group=16")?;
+            let value = match t.take() {
+                Token::Number(x) if x.fract() == 0.0 && (1.0..=65536.0).contains(&x) => x as u32,
+                other => {
+                    return t
+                        .error(column, format!("`{name}` is a whole number from 1, not {}", other.show()));
+                }
+            };
+            match name.as_str() {
+                "group" => group = Some(value),
+                "lanes" => lanes = Some(value),
+                "row" => row = Some(value),
+                _ => {
+                    return t.error(
+                        column,
+                        format!("`{name}` is no part of a layout; expected group, lanes, row"),
+                    );
+                }
+            }
+        }
+        let Some(group) = group else { return t.error(at, "the layout needs group=N") };
+        let layout = Layout { group, lanes: lanes.unwrap_or(1), row: row.unwrap_or(group * 8) };
+        if !layout.lanes.is_power_of_two() || !layout.group.is_multiple_of(layout.lanes) {
+            return t.error(at, "lanes must be a power of two that divides group");
+        }
+        if !layout.row.is_multiple_of(layout.group) {
+            return t.error(at, "group must divide row");
+        }
+        self.program = Some(Program::new(layout, Vec::new()));
+        Ok(())
+    }
+
+    fn input(&mut self, t: &mut Tokens, shape: Shape) -> Result<(), ParseError> {
+        let (column, name) = t.name("the input's name")?;
+        let mut range = Range::FINITE;
+        if *t.peek() != Token::End {
+            let (column, word) = t.name("`in [LO, HI]`")?;
+            if word != "in" {
+                return t.error(column, format!("expected `in [LO, HI]`, found `{word}`"));
+            }
+            range = t.range()?;
+        }
+        t.end()?;
+        let Some(p) = &mut self.program else { return Ok(()) };
+        p.inputs.push(Input { name: name.clone(), shape, range });
+        let op = Op::Input((p.inputs.len() - 1) as u32);
+        let node = p.push(op, Vec::new()).or_else(|m| t.error(column, m))?;
+        self.bind(t, column, &name, node, false)
+    }
+
+    fn bind(
+        &mut self,
+        t: &Tokens,
+        column: usize,
+        name: &str,
+        node: usize,
+        output: bool,
+    ) -> Result<(), ParseError> {
+        let reserved = Op::NAMED.iter().any(|op| op.name() == name) || ["inf", "in"].contains(&name);
+        if reserved {
+            return t.error(column, format!("`{name}` is an operation's name; choose another"));
+        }
+        let Some(p) = &mut self.program else { return Ok(()) };
+        if output {
+            if p.shapes[node] == Shape::Lane {
+                return t.error(column, "an output cannot be a lane's partial sum; take row_sum of it");
+            }
+            if p.outputs.iter().any(|(n, _)| n == name) {
+                return t.error(column, format!("the output `{name}` is there already"));
+            }
+            p.outputs.push((name.to_owned(), node));
+        }
+        match self.names.get(name) {
+            Some(&old) if old != node => t.error(column, format!("`{name}` is defined already")),
+            Some(_) => Ok(()),
+            None => {
+                self.names.insert(name.to_owned(), node);
+                p.names.push((name.to_owned(), node));
+                Ok(())
+            }
+        }
+    }
+
+    fn push(&mut self, t: &Tokens, column: usize, op: Op, args: Vec<usize>) -> Result<usize, ParseError> {
+        let Some(p) = &mut self.program else { return Ok(0) };
+        p.push(op, args).or_else(|message| t.error(column, message))
+    }
+
+    fn expression(&mut self, t: &mut Tokens) -> Result<usize, ParseError> {
+        let mut left = self.term(t)?;
+        loop {
+            let column = t.column();
+            if t.accept('+') {
+                let right = self.term(t)?;
+                left = self.push(t, column, Op::Add, vec![left, right])?;
+            } else if t.accept('-') {
+                let right = self.term(t)?;
+                let right = self.push(t, column, Op::Neg, vec![right])?;
+                left = self.push(t, column, Op::Add, vec![left, right])?;
+            } else {
+                return Ok(left);
+            }
+        }
+    }
+
+    fn term(&mut self, t: &mut Tokens) -> Result<usize, ParseError> {
+        let mut left = self.factor(t)?;
+        loop {
+            let column = t.column();
+            let op = if t.accept('*') {
+                Op::Mul
+            } else if t.accept('/') {
+                Op::Div
+            } else {
+                return Ok(left);
+            };
+            let right = self.factor(t)?;
+            left = self.push(t, column, op, vec![left, right])?;
+        }
+    }
+
+    fn factor(&mut self, t: &mut Tokens) -> Result<usize, ParseError> {
+        let column = t.column();
+        match t.take() {
+            Token::Mark('-') => {
+                if let Token::Number(x) = *t.peek() {
+                    t.take();
+                    let value = -t.power(x)?;
+                    return self.push(t, column, Op::Num(value.to_bits()), Vec::new());
+                }
+                let inner = self.factor(t)?;
+                self.push(t, column, Op::Neg, vec![inner])
+            }
+            Token::Number(x) => {
+                let value = t.power(x)?;
+                self.push(t, column, Op::Num(value.to_bits()), Vec::new())
+            }
+            Token::Mark('(') => {
+                let inner = self.expression(t)?;
+                t.expect(')', "a parenthesis is open")?;
+                Ok(inner)
+            }
+            Token::Name(name) if *t.peek() == Token::Mark('(') => self.call(t, column, &name),
+            Token::Name(name) => match self.names.get(&name) {
+                Some(&node) => Ok(node),
+                None => t.error(
+                    column,
+                    format!("`{name}` is not defined above; declare it as an input or bind it"),
+                ),
+            },
+            other => t.error(
+                column,
+                format!("expected a number, a name, an operation or `(`, found {}", other.show()),
+            ),
+        }
+    }
+
+    fn call(&mut self, t: &mut Tokens, column: usize, name: &str) -> Result<usize, ParseError> {
+        let known = Op::NAMED.iter().copied().find(|op| op.name() == name && *op != Op::Out);
+        let subtract = name == "sub";
+        let Some(op) = known.or(subtract.then_some(Op::Add)) else {
+            let names: Vec<&str> = Op::NAMED.iter().map(|op| op.name()).filter(|&n| n != "out").collect();
+            return t.error(
+                column,
+                format!("`{name}` is no operation; accepted: + - * /, sub, {}", names.join(", ")),
+            );
+        };
+        t.expect('(', name)?;
+        let mut args = Vec::new();
+        loop {
+            args.push(self.expression(t)?);
+            if !t.accept(',') {
+                break;
+            }
+        }
+        t.expect(')', "close the operation's operands")?;
+        let wanted = op.arity().unwrap_or_default();
+        if args.len() != wanted {
+            return t.error(column, format!("{name} takes {wanted} operand(s), found {}", args.len()));
+        }
+        if subtract {
+            let negated = self.push(t, column, Op::Neg, vec![args[1]])?;
+            args[1] = negated;
+        }
+        self.push(t, column, op, args)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expect: &str) {
+        let error = text.parse::<Program>().unwrap_err().to_string();
+        assert!(error.contains(expect), "`{text}`: {error}");
+    }
+
+    #[test]
+    fn errors_name_place_and_expectation() {
+        const HEAD: &str = "layout group=16 lanes=4 row=128\nelem s\nrow m\n";
+        check("", "1:1: the program is empty; expected `layout");
+        check("elem s", "1:1: expected `layout");
+        check("layout group=16 lanes=3", "lanes must be a power of two");
+        check("layout group=16 row=100", "group must divide row");
+        for (line, expect) in [
+            ("x = tanh(s)", "4:5: `tanh` is no operation; accepted: + - * /, sub, exp2, log2"),
+            ("x = exp2(s, m)", "4:5: exp2 takes 1 operand(s), found 2"),
+            ("x = group_max(m)", "4:5: group_max takes a value per element, not a value per row"),
+            ("x = exp2(lane_sum(s))", "4:5: a lane_sum is partial"),
+            ("out x = lane_sum(s)", "4:5: an output cannot be a lane's partial sum"),
+            ("x = y + 1", "4:5: `y` is not defined above"),
+            ("x = s +", "4:8: expected a number, a name, an operation or `(`, found the end of the line"),
+            ("s = 1", "4:1: `s` is defined already"),
+            ("elem t in [1, -1]", "4:12: [1, -1] is empty"),
+            ("exp2 = s", "4:1: `exp2` is an operation's name"),
+            ("x = 1e", "4:5: `1e` is no number"),
+            ("x = s ? m", "4:7: `?` has no meaning here"),
+            ("x = (s", "4:7: expected `)`, found the end of the line"),
+            ("x = s m", "4:7: nothing may follow here; found `m`"),
+            ("x = s", "4:1: the program has no `out"),
+        ] {
+            check(&format!("{HEAD}{line}"), expect);
+        }
+    }
+}

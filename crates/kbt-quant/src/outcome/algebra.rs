@@ -1,0 +1,501 @@
+//! Step 4's outcome: what a kernel's quantisation costs in each form, what the search found, what was measured.
+
+use super::rewrite::of_costs;
+use super::{PricedOutcome, RewriteOutcome, SCHEMA};
+use crate::check::{Budget, Scheme};
+use crate::cost::CostModel;
+use crate::format::Format;
+use crate::lang::{Program, builtin};
+use crate::rewrite::{Limits, SearchError, search};
+use kbt_device::DeviceProfile;
+use kbt_evidence::{Evidence, Figure, FixClass, Provenance, Standing, Step, Unit, Verdict};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+use std::str::FromStr;
+
+/// In which format P enters the second matrix product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// bf16, no quantisation.
+    Bf16,
+    /// e4m3 without a group scale.
+    Fp8,
+    /// NVFP4.
+    Fp4,
+}
+
+/// A word that is no mode.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no pv mode; accepted: bf16, fp8, fp4")]
+pub struct UnknownMode(String);
+
+impl FromStr for Mode {
+    type Err = UnknownMode;
+
+    fn from_str(text: &str) -> Result<Self, UnknownMode> {
+        [Self::Bf16, Self::Fp8, Self::Fp4]
+            .into_iter()
+            .find(|m| m.as_str() == text)
+            .ok_or_else(|| UnknownMode(text.to_owned()))
+    }
+}
+
+impl Mode {
+    /// The name in options.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Bf16 => "bf16",
+            Self::Fp8 => "fp8",
+            Self::Fp4 => "fp4",
+        }
+    }
+
+    /// The built-in programs that kernels of this mode have, the plainest first.
+    #[must_use]
+    pub const fn programs(self) -> &'static [&'static str] {
+        match self {
+            Self::Bf16 => &["softmax-bf16"],
+            Self::Fp8 => &["softmax-fp8-linear", "softmax-fp8"],
+            Self::Fp4 => &[
+                "softmax-nvfp4-linear",
+                "softmax-nvfp4-linear-rcp",
+                "softmax-nvfp4-log2",
+                "softmax-nvfp4-log2-fused",
+            ],
+        }
+    }
+
+    /// The scheme whose budget is checked: the offsets of kbt/quant.cuh. None for bf16.
+    #[must_use]
+    pub fn scheme(self) -> Option<Scheme> {
+        match self {
+            Self::Bf16 => None,
+            Self::Fp8 => Some(Scheme::new("fp8 P", Format::E4m3, None, 8.0, "kOffsetFp8 in kbt/quant.cuh")),
+            Self::Fp4 => Some(Scheme::new(
+                "NVFP4 P",
+                Format::E2m1,
+                Some(Format::E4m3),
+                2688f64.log2(),
+                "kOffsetFull in kbt/quant.cuh",
+            )),
+        }
+    }
+}
+
+/// A form that kernels have, with its predicted cost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Form {
+    /// The built-in program's name.
+    pub name: String,
+    /// Its cost.
+    pub predicted: PricedOutcome,
+}
+
+/// A kernel variant with one of the forms, timed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredVariant {
+    /// The variant's name; the first of a list is the baseline.
+    pub name: String,
+    /// The median time of a launch.
+    pub us: f64,
+    /// Lower end of its spread.
+    pub low_us: f64,
+    /// Upper end of its spread.
+    pub high_us: f64,
+    /// What the ends are, for example `p10 to p90 of 30 launches`.
+    pub spread: String,
+    /// The baseline's time over this one's: above 1 is faster.
+    pub speed_ratio: f64,
+    /// How the time is known.
+    pub provenance: Provenance,
+}
+
+/// The outcome of step 4.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AlgebraOutcome {
+    /// `kbt.quant/1`.
+    pub schema: String,
+    /// The kernel's mode.
+    pub mode: Mode,
+    /// The search from the plainest form; none where it was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rewrite: Option<RewriteOutcome>,
+    /// What each known form costs.
+    pub forms: Vec<Form>,
+    /// Whether the kernel's offset fits its formats; none without quantisation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
+    /// Timed variants, the baseline first; empty until somebody measures them.
+    #[serde(default)]
+    pub measured: Vec<MeasuredVariant>,
+    /// Why there is no search, and what would allow one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
+/// A gain that pays: predicted, on the busiest pipe.
+const PREDICTED_GAIN: f64 = 0.02;
+/// A gain that pays: measured, beyond the spread of both.
+const MEASURED_GAIN: f64 = 1.01;
+
+impl AlgebraOutcome {
+    /// Searches from the mode's plainest form, prices the known forms and checks the offset. A profile without the
+    /// rates gives an outcome that says which are missing.
+    pub fn new(mode: Mode, profile: &DeviceProfile, limits: &Limits) -> Result<Self, SearchError> {
+        let mut outcome = Self {
+            schema: SCHEMA.to_owned(),
+            mode,
+            rewrite: None,
+            forms: Vec::new(),
+            budget: mode.scheme().map(|s| s.check().budget),
+            measured: Vec::new(),
+            refused: None,
+        };
+        for name in mode.programs() {
+            let program: Program = builtin(name)
+                .unwrap_or_default()
+                .parse()
+                .map_err(|e| SearchError::Rules(format!("built-in program {name}: {e}")))?;
+            let model = CostModel::new(profile, program.layout);
+            let plainest = outcome.forms.is_empty();
+            // Only the first form is searched; the others are priced.
+            let own = if plainest {
+                limits.clone()
+            } else {
+                Limits { iterations: 0, candidates: 0, ..limits.clone() }
+            };
+            match search(&program, &model, &own) {
+                Ok(found) => {
+                    let predicted = PricedOutcome::new(&found.baseline, &of_costs(&found.sources));
+                    outcome.forms.push(Form { name: (*name).to_owned(), predicted });
+                    if plainest {
+                        outcome.rewrite = Some(RewriteOutcome::new(name, &profile.name, &found));
+                    }
+                }
+                Err(SearchError::Missing(missing)) => {
+                    outcome.refused = Some(missing.to_string());
+                    return Ok(outcome);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// The same outcome with timed variants, the baseline first.
+    #[must_use]
+    pub fn with_measured(mut self, measured: Vec<MeasuredVariant>) -> Self {
+        self.measured = measured;
+        self
+    }
+
+    /// The fastest timed variant that is not the baseline, and the baseline.
+    fn fastest(&self) -> Option<(&MeasuredVariant, &MeasuredVariant)> {
+        let (baseline, rest) = self.measured.split_first()?;
+        let best = rest.iter().min_by(|a, b| a.us.total_cmp(&b.us))?;
+        Some((baseline, best))
+    }
+
+    /// One line for a terminal.
+    #[must_use]
+    pub fn headline(&self) -> String {
+        let Some(rewrite) = &self.rewrite else {
+            return format!("algebra: refused: {}", self.refused.as_deref().unwrap_or("no search"));
+        };
+        let base = &rewrite.baseline;
+        let mut line = match rewrite.candidates.first() {
+            None => format!(
+                "algebra: {} cannot be made cheaper ({:.4} clk/element on {})",
+                rewrite.name, base.cycles_per_element, base.busiest_pipe
+            ),
+            Some(best) => format!(
+                "algebra: {} {:.4} -> {:.4} clk/element ({} -> {}), {:.1} -> {:.1} issue slots",
+                rewrite.name,
+                base.cycles_per_element,
+                best.cycles_per_element,
+                base.busiest_pipe,
+                best.busiest_pipe,
+                base.issue_slots,
+                best.issue_slots
+            ),
+        };
+        let _ = match self.fastest() {
+            Some((_, best)) => write!(line, "; measured {}: {:.3}x", best.name, best.speed_ratio),
+            None => write!(line, " [{}]", base.provenance.kind),
+        };
+        line
+    }
+
+    /// What the step says of eliminating instructions by algebra.
+    #[must_use]
+    pub fn verdicts(&self) -> Vec<Verdict> {
+        let verdict =
+            |standing, reason: String| Verdict::new(FixClass::Algebra, standing, Step::Algebra, reason);
+        let Some(rewrite) = &self.rewrite else {
+            let reason = self.refused.clone().unwrap_or_else(|| "no search was made".to_owned());
+            return vec![verdict(Standing::Refused, reason.clone()).next(reason)];
+        };
+        let mut verdicts = vec![match self.fastest() {
+            Some((baseline, best)) => self.measured_verdict(baseline, best, rewrite),
+            None => predicted_verdict(rewrite),
+        }];
+        if let Some(budget) = self.budget.as_ref().filter(|b| !b.fits) {
+            let slack =
+                Figure::new("slack of the offset", budget.slack_log2, Unit::Count, budget.provenance.clone());
+            verdicts.push(
+                Verdict::new(
+                    FixClass::Correctness,
+                    Standing::Recommended,
+                    Step::Algebra,
+                    "P exceeds what its formats hold, so it saturates while the row sum counts it whole",
+                )
+                .with(Evidence::supports(
+                    "offset plus rescale threshold exceed log2 of the greatest value",
+                    vec![slack],
+                )),
+            );
+        }
+        verdicts
+    }
+
+    fn measured_verdict(
+        &self,
+        baseline: &MeasuredVariant,
+        best: &MeasuredVariant,
+        rewrite: &RewriteOutcome,
+    ) -> Verdict {
+        let figure = |v: &MeasuredVariant| {
+            Figure::new(v.name.clone(), v.us, Unit::Microseconds, v.provenance.clone()).with_spread(
+                v.low_us,
+                v.high_us,
+                v.spread.clone(),
+            )
+        };
+        let (slow, fast) = (figure(baseline), figure(best));
+        let ratio =
+            Figure::computed("speed ratio", best.speed_ratio, Unit::Ratio, "time over time", &[&slow, &fast]);
+        let pays = best.speed_ratio >= MEASURED_GAIN && best.high_us < baseline.low_us;
+        let (standing, reason) = if pays {
+            (
+                Standing::Recommended,
+                format!("{} is {:.3} times as fast as {}", best.name, best.speed_ratio, baseline.name),
+            )
+        } else {
+            (
+                Standing::RuledOut,
+                format!(
+                    "no cheaper form of the quantisation pays: the best, {}, measures {:.3} times the speed of {}",
+                    best.name, best.speed_ratio, baseline.name
+                ),
+            )
+        };
+        let mut verdict = Verdict::new(FixClass::Algebra, standing, Step::Algebra, reason)
+            .with(Evidence::supports("timed variants of the kernel", vec![slow, fast, ratio]));
+        let predicted = cycles(rewrite);
+        if !predicted.is_empty() {
+            // A prediction is context; it neither strengthens nor weakens what was timed.
+            let statement =
+                format!("predicted for the quantisation alone: {:.0} % fewer cycles", 100.0 * rewrite.gain());
+            let agrees = (rewrite.gain() >= PREDICTED_GAIN) == pays;
+            if !agrees {
+                verdict = verdict.with(Evidence::against(statement, predicted));
+            }
+        }
+        if pays { verdict.next(format!("use {}", best.name)) } else { verdict }
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn render_text(&self) -> String {
+        let mut out = String::new();
+        let _ = writeln!(out, "{}", self.headline());
+        for form in &self.forms {
+            let p = &form.predicted;
+            let _ = writeln!(
+                out,
+                "  {:<26} {:.4} clk/element on {}, {:.2} issue slots [{}]",
+                form.name, p.cycles_per_element, p.busiest_pipe, p.issue_slots, p.provenance.kind
+            );
+        }
+        for v in &self.measured {
+            let _ = writeln!(
+                out,
+                "  {:<26} {:.2} us ({:.2} to {:.2}, {}), {:.3}x [{}]",
+                v.name, v.us, v.low_us, v.high_us, v.spread, v.speed_ratio, v.provenance.kind
+            );
+        }
+        if let Some(b) = &self.budget {
+            let _ = writeln!(
+                out,
+                "  offset {:.4} + threshold {:.4} of {:.4} powers of two: {}",
+                b.offset_log2,
+                b.rescale_threshold_log2,
+                b.limit_log2,
+                if b.fits { "fits" } else { "does not fit" }
+            );
+        }
+        if let Some(rewrite) = &self.rewrite {
+            let _ = writeln!(out, "  {}", rewrite.lower_bound.statement);
+        }
+        out
+    }
+}
+
+fn cycles(rewrite: &RewriteOutcome) -> Vec<Figure> {
+    let figure = |name: &str, value, p: &Provenance| Figure::new(name, value, Unit::Cycles, p.clone());
+    let base = &rewrite.baseline;
+    let mut figures =
+        vec![figure("baseline, cycles an element and SM", base.cycles_per_element, &base.provenance)];
+    if let Some(best) = rewrite.candidates.first() {
+        figures.push(figure(
+            "best candidate, cycles an element and SM",
+            best.cycles_per_element,
+            &best.provenance,
+        ));
+    }
+    figures
+}
+
+fn predicted_verdict(rewrite: &RewriteOutcome) -> Verdict {
+    let verdict = |standing, reason: String| Verdict::new(FixClass::Algebra, standing, Step::Algebra, reason);
+    let Some(best) = rewrite.candidates.first() else {
+        let reason = if rewrite
+            .baseline
+            .operations
+            .keys()
+            .any(|k| k.starts_with("cvt_e") || k.starts_with("cvt_ue"))
+        {
+            format!("no cheaper program than {} exists under the rules", rewrite.name)
+        } else {
+            format!(
+                "{} quantises nothing: there is nothing to eliminate, and no cheaper form of the rest",
+                rewrite.name
+            )
+        };
+        return verdict(Standing::RuledOut, reason)
+            .with(Evidence::supports(rewrite.lower_bound.statement.clone(), cycles(rewrite)));
+    };
+    let (gain, issue) = (rewrite.gain(), rewrite.issue_gain());
+    let evidence = Evidence::supports(
+        format!("by {}; replayed bit by bit, every differing code a tie", best.rules.join(", ")),
+        cycles(rewrite),
+    );
+    if gain >= PREDICTED_GAIN {
+        verdict(
+            Standing::Recommended,
+            format!(
+                "a program for the same result takes {:.0} % fewer cycles on its busiest pipe and {:.0} % fewer issue slots",
+                100.0 * gain,
+                100.0 * issue
+            ),
+        )
+        .with(evidence)
+        .next(format!("keep its guards: {}; time the variants to confirm it", best.guards.join("; ")))
+    } else if issue >= PREDICTED_GAIN {
+        verdict(
+            Standing::Open,
+            format!(
+                "a program for the same result has {:.0} % fewer issue slots, but the same busiest pipe",
+                100.0 * issue
+            ),
+        )
+        .with(evidence)
+        .next("time the variants: a saving off the busiest pipe may not show".to_owned())
+    } else {
+        verdict(
+            Standing::RuledOut,
+            format!("what could be saved is below {:.0} % of the cycles", 100.0 * PREDICTED_GAIN),
+        )
+        .with(evidence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::tests::hopper;
+    use kbt_evidence::audit::uncovered_numbers;
+
+    fn outcome(mode: Mode) -> AlgebraOutcome {
+        AlgebraOutcome::new(mode, &hopper(), &Limits::default()).unwrap()
+    }
+
+    fn timed(name: &str, us: f64, baseline: f64) -> MeasuredVariant {
+        MeasuredVariant {
+            name: name.to_owned(),
+            us,
+            low_us: us * 0.995,
+            high_us: us * 1.005,
+            spread: "p10 to p90 of 30 launches".to_owned(),
+            speed_ratio: baseline / us,
+            provenance: Provenance::measured("kbt kernel run", "NVIDIA H200", "2026-11-30"),
+        }
+    }
+
+    fn standing(outcome: &AlgebraOutcome) -> Standing {
+        let verdicts = outcome.verdicts();
+        assert_eq!(verdicts.len(), 1);
+        assert_eq!(verdicts[0].class, FixClass::Algebra);
+        verdicts[0].standing
+    }
+
+    #[test]
+    fn each_mode_gets_the_verdict_that_its_program_earns() {
+        assert_eq!(standing(&outcome(Mode::Fp4)), Standing::Recommended);
+        assert_eq!(standing(&outcome(Mode::Fp8)), Standing::Open);
+        let bf16 = outcome(Mode::Bf16);
+        assert_eq!(standing(&bf16), Standing::RuledOut);
+        assert!(bf16.verdicts()[0].reason.contains("nothing to eliminate"));
+        assert!(bf16.budget.is_none());
+    }
+
+    #[test]
+    fn a_measurement_decides() {
+        let fp4 = outcome(Mode::Fp4);
+        assert!(!fp4.verdicts()[0].is_measured());
+        let pays =
+            fp4.clone().with_measured(vec![timed("linear", 1000.0, 1000.0), timed("log2", 800.0, 1000.0)]);
+        assert_eq!(standing(&pays), Standing::Recommended);
+        assert!(pays.verdicts()[0].is_measured());
+        let not = fp4.with_measured(vec![timed("linear", 1000.0, 1000.0), timed("log2", 999.0, 1000.0)]);
+        assert_eq!(standing(&not), Standing::RuledOut);
+        assert!(not.verdicts()[0].is_measured(), "the prediction speaks against, and is no support");
+        assert!(not.headline().contains("measured log2: 1.001x"), "{}", not.headline());
+    }
+
+    #[test]
+    fn a_profile_without_rates_is_refused_with_the_measurement_that_is_missing() {
+        let mut profile = hopper();
+        profile.rates.clear();
+        let outcome = AlgebraOutcome::new(Mode::Fp4, &profile, &Limits::default()).unwrap();
+        assert_eq!(standing(&outcome), Standing::Refused);
+        assert!(outcome.verdicts()[0].next.as_ref().unwrap().contains("kbt microbench run"));
+    }
+
+    #[test]
+    fn files_read_back_equal_and_every_number_has_a_provenance() {
+        for mode in [Mode::Bf16, Mode::Fp8, Mode::Fp4] {
+            let outcome = outcome(mode).with_measured(vec![timed("a", 10.0, 10.0), timed("b", 9.0, 10.0)]);
+            let value = serde_json::to_value(&outcome).unwrap();
+            assert_eq!(uncovered_numbers(&value), Vec::<String>::new());
+            let again: AlgebraOutcome = serde_json::from_value(value).unwrap();
+            assert_eq!(again, outcome);
+            assert!(outcome.render_text().contains("clk/element"));
+        }
+        let scheme = Mode::Fp4.scheme().unwrap().check();
+        let value = serde_json::to_value(&scheme).unwrap();
+        assert_eq!(uncovered_numbers(&value), Vec::<String>::new());
+        assert_eq!(serde_json::from_value::<crate::check::CheckOutcome>(value).unwrap(), scheme);
+    }
+
+    #[test]
+    fn forms_are_priced_in_the_order_that_the_published_gains_have() {
+        let cycles: Vec<f64> =
+            outcome(Mode::Fp4).forms.iter().map(|f| f.predicted.cycles_per_element).collect();
+        assert_eq!(cycles.len(), 4);
+        assert!(cycles[0] > 1.5 * cycles[2], "{cycles:?}");
+        assert!(cycles[3] < cycles[2], "{cycles:?}");
+    }
+}

@@ -1,0 +1,180 @@
+//! What the search knows of every class of equal terms: shape, interval, constant, and a fingerprint.
+//!
+//! The fingerprint is the class's value in f64 on sampled inputs. Two terms that a rule makes equal must have the
+//! same; a difference is kept as a [`Mismatch`] and voids the search: one wrong rule would make everything equal.
+
+use super::interval::Interval;
+use super::node::ENode;
+use super::rules::Need;
+use crate::lang::eval::{self, Extent};
+use crate::lang::{Op, Program, Shape};
+use egg::{Analysis, DidMerge, EGraph, Id, Language};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+pub(super) type Graph = EGraph<ENode, Facts>;
+
+/// A use of a rule's condition: which rule, what it needs, of which class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Use {
+    pub(super) rule: usize,
+    pub(super) need: Need,
+    pub(super) subject: Id,
+}
+
+/// Two terms made equal whose values differ on a sample.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Mismatch {
+    pub(super) left: f64,
+    pub(super) right: f64,
+}
+
+/// The state of the analysis.
+#[derive(Debug)]
+pub(super) struct Facts {
+    program: Program,
+    extent: Extent,
+    /// Values of each input, sample after sample.
+    samples: Vec<Vec<Vec<f64>>>,
+    pub(super) granted: BTreeSet<Use>,
+    pub(super) refused: BTreeSet<Use>,
+    pub(super) mismatches: Vec<Mismatch>,
+}
+
+/// What is known of one class.
+#[derive(Debug, Clone)]
+pub(super) struct Data {
+    /// The smallest shape that any term of the class has.
+    pub(super) shape: Shape,
+    pub(super) interval: Interval,
+    pub(super) constant: Option<f64>,
+    /// Values at the class's shape, one vector a sample.
+    values: Rc<Vec<Vec<f64>>>,
+}
+
+impl Facts {
+    pub(super) fn new(program: Program, extent: Extent, samples: Vec<Vec<Vec<f64>>>) -> Self {
+        Self {
+            program,
+            extent,
+            samples,
+            granted: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            mismatches: Vec::new(),
+        }
+    }
+
+    fn compare(&mut self, a: &Data, b: &Data) {
+        let whole = a.shape.max(b.shape);
+        for (left, right) in a.values.iter().zip(b.values.iter()) {
+            for i in 0..self.extent.len(whole) {
+                let of = |data: &Data, values: &[f64]| {
+                    values.get(self.extent.index(data.shape, whole, i)).copied().unwrap_or(f64::NAN)
+                };
+                let (x, y) = (of(a, left), of(b, right));
+                let same = x == y
+                    || (x.is_nan() && y.is_nan())
+                    || (x - y).abs() <= 1e-9 * x.abs().max(y.abs()) + 1e-12;
+                if !same {
+                    self.mismatches.push(Mismatch { left: x, right: y });
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Constants that differ only by f64's rounding are one: 40 significant bits are kept (an f32 has 24), and what is
+/// left of a sum that cancels, beside terms of size `cancels`, is zero.
+fn snap(x: f64, cancels: f64) -> f64 {
+    if !x.is_finite() {
+        return x;
+    }
+    if x.abs() <= cancels * 1e-12 {
+        return 0.0;
+    }
+    f64::from_bits(x.to_bits().wrapping_add(1 << 11) & !((1 << 12) - 1))
+}
+
+impl Analysis<ENode> for Facts {
+    type Data = Data;
+
+    fn make(egraph: &mut Graph, enode: &ENode, _id: Id) -> Data {
+        let facts = &egraph.analysis;
+        let data = |id: &Id| &egraph[*id].data;
+        if let Op::Input(i) = enode.op {
+            let input = &facts.program.inputs[i as usize];
+            let values = facts.samples.iter().map(|inputs| inputs[i as usize].clone()).collect();
+            let interval = Interval::from_range(input.range);
+            return Data { shape: input.shape, interval, constant: None, values: Rc::new(values) };
+        }
+        let shapes: Vec<Shape> = enode.children().iter().map(|id| data(id).shape).collect();
+        // A misuse of a partial sum is no term that extraction takes; any shape will do.
+        let shape =
+            if enode.op == Op::Out { Shape::Const } else { enode.op.shape(&shapes).unwrap_or(Shape::Elem) };
+        let intervals: Vec<Interval> = enode.children().iter().map(|id| data(id).interval).collect();
+        let interval = Interval::of(enode.op, &intervals, facts.program.layout);
+        let constant = match enode.op {
+            Op::Num(bits) => Some(snap(f64::from_bits(bits), 0.0)),
+            op => {
+                let args: Option<Vec<f64>> = enode.children().iter().map(|id| data(id).constant).collect();
+                let foldable =
+                    op.arity().is_some_and(|n| n > 0) && !matches!(op, Op::Cvt(_)) && shape == Shape::Const;
+                args.filter(|_| foldable).map(|args| {
+                    let largest = args.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+                    let cancels = if op == Op::Add { largest } else { 0.0 };
+                    snap(<f64 as eval::Number>::apply(op, &args), cancels)
+                })
+            }
+        };
+        let values = (0..facts.samples.len())
+            .map(|k| {
+                let args: Vec<(Shape, &[f64])> = enode
+                    .children()
+                    .iter()
+                    .map(|id| (data(id).shape, data(id).values[k].as_slice()))
+                    .collect();
+                if enode.op == Op::Out {
+                    Vec::new()
+                } else {
+                    eval::apply(enode.op, shape, &args, facts.extent)
+                }
+            })
+            .collect();
+        Data { shape, interval, constant, values: Rc::new(values) }
+    }
+
+    fn merge(&mut self, a: &mut Data, b: Data) -> DidMerge {
+        self.compare(a, &b);
+        let interval = a.interval.meet(b.interval);
+        let shape = a.shape.min(b.shape);
+        let constant = a.constant.or(b.constant);
+        let (mut changed_a, mut changed_b) = (false, false);
+        if shape != a.shape {
+            a.values = Rc::clone(&b.values);
+            a.shape = shape;
+            changed_a = true;
+        }
+        changed_b |= shape != b.shape;
+        changed_a |= constant != a.constant;
+        changed_b |= constant != b.constant;
+        a.constant = constant;
+        let (tightens_a, tightens_b) = (interval.tightens(a.interval), interval.tightens(b.interval));
+        a.interval = if tightens_a { interval } else { a.interval };
+        DidMerge(changed_a || tightens_a, changed_b || tightens_b)
+    }
+
+    fn modify(egraph: &mut Graph, id: Id) {
+        // 2^a = 2^b only where a = b. Without this, every way to write an exponent would breed further ones.
+        let exponents: Vec<Id> =
+            egraph[id].nodes.iter().filter(|n| n.op == Op::Exp2).map(|n| n.args[0]).collect();
+        for pair in exponents.windows(2) {
+            egraph.union_trusted(pair[0], pair[1], "exp2-injective");
+        }
+        let Some(value) = egraph[id].data.constant else { return };
+        if value.is_finite() {
+            let number = egraph.add(ENode::new(Op::Num(value.to_bits()), []));
+            egraph.union_trusted(id, number, "fold-constants");
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! From a program to a saturated e-graph, and from that to the extraction problem and back to programs.
+
+use super::analysis::{Facts, Graph};
+use super::extract::{Choice, Problem, Solution};
+use super::interval::Interval;
+use super::node::ENode;
+use super::rules;
+use super::sample::{self, Mask, Rng, Size};
+use super::{Limits, SearchError};
+use crate::cost::{Cost, CostModel};
+use crate::lang::eval::Extent;
+use crate::lang::{Assumption, Input, Layout, Op, Program, Shape};
+use egg::{Id, Language, RecExpr, Runner, StopReason};
+use kbt_evidence::Provenance;
+use std::collections::{BTreeMap, HashMap};
+
+/// A saturated graph and where the program lies in it.
+pub(super) struct Saturated {
+    pub(super) egraph: Graph,
+    pub(super) root: Id,
+    /// The class of each of the program's nodes.
+    pub(super) nodes: Vec<Id>,
+    pub(super) iterations: usize,
+    /// Whether no rule had anything to add.
+    pub(super) saturated: bool,
+    layout: Layout,
+    inputs: Vec<Input>,
+}
+
+/// Groups in a sampled row.
+const GROUPS: usize = 3;
+
+/// Applies the rules to the program until nothing is new or a limit is met.
+pub(super) fn saturate(program: &Program, limits: &Limits) -> Result<Saturated, SearchError> {
+    let extent = Extent::new(program.layout, GROUPS);
+    let mut rng = Rng::new(0x6b62_7421);
+    let samples = [Mask::None, Mask::Some]
+        .into_iter()
+        .map(|mask| {
+            sample::inputs(program, extent, Size::Usual, mask, &mut rng).ok_or(SearchError::Assumptions)
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let facts = Facts::new(program.clone(), extent, samples);
+    let mut egraph = Graph::new(facts).with_explanations_enabled().without_explanation_length_optimization();
+    let mut nodes: Vec<Id> = Vec::new();
+    for (i, node) in program.nodes.iter().enumerate() {
+        let args: Vec<Id> = node.args.iter().map(|&a| nodes[a]).collect();
+        let id = egraph.add(ENode::new(node.op, args));
+        for assumption in program.assumptions.iter().filter(|a| a.node == i) {
+            let mut data = egraph[id].data.clone();
+            data.interval = data.interval.meet(Interval::from_range(assumption.range));
+            egraph.set_analysis_data(id, data);
+        }
+        nodes.push(id);
+    }
+    let outputs: Vec<Id> = program.outputs.iter().map(|&(_, n)| nodes[n]).collect();
+    let root = egraph.add(ENode::new(Op::Out, outputs));
+    egraph.rebuild();
+    let rules = rules::rewrites().map_err(SearchError::Rules)?;
+    let runner: Runner<ENode, Facts> = Runner::new(Facts::new(program.clone(), extent, Vec::new()))
+        .with_egraph(egraph)
+        .with_iter_limit(limits.iterations)
+        .with_node_limit(limits.nodes)
+        .with_time_limit(limits.time)
+        .run(&rules);
+    if let Some(m) = runner.egraph.analysis.mismatches.first() {
+        return Err(SearchError::Unsound { left: m.left, right: m.right });
+    }
+    Ok(Saturated {
+        saturated: matches!(runner.stop_reason, Some(StopReason::Saturated)),
+        iterations: runner.iterations.len(),
+        egraph: runner.egraph,
+        layout: program.layout,
+        inputs: program.inputs.clone(),
+        root,
+        nodes,
+    })
+}
+
+/// The extraction problem of a graph, and how its numbers relate to classes.
+pub(super) struct Extraction {
+    pub(super) problem: Problem,
+    /// The classes of each number of the problem: one, and its negative where the graph has it, as a sign costs
+    /// nothing.
+    ids: Vec<Vec<Id>>,
+    index: HashMap<Id, usize>,
+    /// Class and place of each term that a choice's tag stands for.
+    terms: Vec<(Id, usize)>,
+    /// Terms of classes that cost nothing: constants, and what is computed once for the kernel.
+    free: HashMap<Id, ENode>,
+    /// The provenance of each operation's cost.
+    pub(super) sources: BTreeMap<String, Provenance>,
+}
+
+impl Extraction {
+    /// Prices every term of the graph. Terms whose cost the device's profile lacks are left out, unless the program
+    /// itself has them.
+    pub(super) fn new(
+        graph: &Saturated,
+        program: &Program,
+        model: &CostModel<'_>,
+    ) -> Result<Self, SearchError> {
+        for (node, &shape) in program.nodes.iter().zip(&program.shapes) {
+            let from = node.args.first().map_or(Shape::Const, |&a| program.shapes[a]);
+            model.node(node.op, from, shape)?;
+        }
+        let egraph = &graph.egraph;
+        let mut this = Self {
+            problem: Problem { classes: Vec::new(), root: 0 },
+            ids: Vec::new(),
+            index: HashMap::new(),
+            terms: Vec::new(),
+            free: free_terms(egraph),
+            sources: BTreeMap::new(),
+        };
+        let negatives = negatives(egraph);
+        this.number(egraph.find(graph.root), &negatives);
+        let mut next = 0;
+        while next < this.ids.len() {
+            let mut choices = Vec::new();
+            for id in this.ids[next].clone() {
+                this.choices(egraph, id, &negatives, model, &mut choices);
+            }
+            this.problem.classes.push(choices);
+            next += 1;
+        }
+        Ok(this)
+    }
+
+    fn number(&mut self, id: Id, negatives: &HashMap<Id, Vec<Id>>) -> usize {
+        if let Some(&i) = self.index.get(&id) {
+            return i;
+        }
+        let number = self.ids.len();
+        let mut family = vec![id];
+        let mut next = 0;
+        while let Some(at) = family.get(next) {
+            for other in negatives.get(at).into_iter().flatten() {
+                if !family.contains(other) && !self.free.contains_key(other) {
+                    family.push(*other);
+                }
+            }
+            next += 1;
+        }
+        for member in &family {
+            self.index.insert(*member, number);
+        }
+        self.ids.push(family);
+        number
+    }
+
+    fn choices(
+        &mut self,
+        egraph: &Graph,
+        id: Id,
+        negatives: &HashMap<Id, Vec<Id>>,
+        model: &CostModel<'_>,
+        choices: &mut Vec<Choice>,
+    ) {
+        let class = &egraph[id];
+        for (place, node) in class.nodes.iter().enumerate().filter(|(_, node)| node.op != Op::Neg) {
+            let shapes: Vec<Shape> = node.children().iter().map(|c| egraph[*c].data.shape).collect();
+            let shape = class.data.shape;
+            let fits = matches!(node.op, Op::Out | Op::Input(_)) || node.op.shape(&shapes) == Ok(shape);
+            let from = shapes.first().copied().unwrap_or(Shape::Const);
+            let Some(cost) = fits.then(|| model.node(node.op, from, shape).ok()).flatten() else { continue };
+            let mut needs: Vec<usize> = Vec::new();
+            for child in node.children() {
+                let child = egraph.find(*child);
+                if !self.free.contains_key(&child) {
+                    let number = self.number(child, negatives);
+                    if !needs.contains(&number) {
+                        needs.push(number);
+                    }
+                }
+            }
+            if let Some(known) = &cost {
+                self.sources.entry(node.op.name().to_owned()).or_insert_with(|| known.provenance.clone());
+            }
+            let (cost, latency) = cost.map_or((Cost::default(), 0.0), |c| (c.cost, c.latency_cycles));
+            choices.push(Choice { tag: self.terms.len(), needs, cost, latency });
+            self.terms.push((id, place));
+        }
+    }
+
+    /// The program itself as a solution of the problem.
+    pub(super) fn baseline(&self, graph: &Saturated, program: &Program) -> Option<Solution> {
+        let mut chosen = vec![None; self.problem.classes.len()];
+        let live = program.live();
+        let nodes = program.nodes.iter().zip(&graph.nodes).zip(&live).filter(|(_, live)| **live);
+        for ((node, &id), _) in nodes {
+            let args: Vec<Id> = node.args.iter().map(|&a| graph.nodes[a]).collect();
+            self.choose(graph, &mut chosen, id, &ENode::new(node.op, args))?;
+        }
+        let outputs: Vec<Id> = program.outputs.iter().map(|&(_, n)| graph.nodes[n]).collect();
+        self.choose(graph, &mut chosen, graph.root, &ENode::new(Op::Out, outputs))?;
+        Some(self.problem.price(chosen))
+    }
+
+    fn choose(&self, graph: &Saturated, chosen: &mut [Option<usize>], id: Id, node: &ENode) -> Option<()> {
+        let egraph = &graph.egraph;
+        let id = egraph.find(id);
+        if self.free.contains_key(&id) {
+            return Some(());
+        }
+        let number = *self.index.get(&id)?;
+        if node.op == Op::Neg {
+            return Some(());
+        }
+        let wanted = node.clone().map_children(|c| egraph.find(c));
+        let place =
+            egraph[id].nodes.iter().position(|n| n.clone().map_children(|c| egraph.find(c)) == wanted)?;
+        let tag = self.terms.iter().position(|term| *term == (id, place))?;
+        chosen[number] = Some(self.problem.classes[number].iter().position(|c| c.tag == tag)?);
+        Some(())
+    }
+
+    /// A solution as a program. Names of the original are kept where a class has one.
+    pub(super) fn program(
+        &self,
+        graph: &Saturated,
+        original: &Program,
+        solution: &Solution,
+    ) -> Option<Program> {
+        let mut out = Program::new(original.layout, original.inputs.clone());
+        let mut done: HashMap<Id, usize> = HashMap::new();
+        let root = self.term(graph, solution, graph.egraph.find(graph.root))?;
+        for (id, (name, _)) in root.children().iter().zip(&original.outputs) {
+            let node = self.place(graph, solution, graph.egraph.find(*id), &mut out, &mut done, 0)?;
+            out.outputs.push((name.clone(), node));
+        }
+        for (name, node) in &original.names {
+            let id = graph.egraph.find(graph.nodes[*node]);
+            let input = original.inputs.iter().any(|i| i.name == *name);
+            if let Some(&at) = done.get(&id).filter(|&&at| !input || matches!(out.nodes[at].op, Op::Input(_)))
+            {
+                out.names.push((name.clone(), at));
+            }
+        }
+        for assumption in &original.assumptions {
+            let id = graph.egraph.find(graph.nodes[assumption.node]);
+            if let Some(&node) = done.get(&id) {
+                out.assumptions.push(Assumption { node, range: assumption.range });
+            }
+        }
+        Some(out.with_names_for_shared())
+    }
+
+    fn term(&self, graph: &Saturated, solution: &Solution, id: Id) -> Option<ENode> {
+        if let Some(node) = self.free.get(&id) {
+            return Some(node.clone());
+        }
+        let number = *self.index.get(&id)?;
+        let choice = self.problem.classes[number].get(solution.chosen[number]?)?;
+        let (owner, place) = self.terms[choice.tag];
+        if owner == id {
+            return graph.egraph[id].nodes.get(place).cloned();
+        }
+        // The value is there with the other sign.
+        graph.egraph[id]
+            .nodes
+            .iter()
+            .find(|n| n.op == Op::Neg && graph.egraph.find(n.args[0]) == owner)
+            .cloned()
+    }
+
+    fn place(
+        &self,
+        graph: &Saturated,
+        solution: &Solution,
+        id: Id,
+        out: &mut Program,
+        done: &mut HashMap<Id, usize>,
+        depth: usize,
+    ) -> Option<usize> {
+        if let Some(&at) = done.get(&id) {
+            return Some(at);
+        }
+        // A solution has no cycles; the depth only guards against a mistake.
+        if depth > 10_000 {
+            return None;
+        }
+        let node = self.term(graph, solution, id)?;
+        let args: Option<Vec<usize>> = node
+            .children()
+            .iter()
+            .map(|c| self.place(graph, solution, graph.egraph.find(*c), out, done, depth + 1))
+            .collect();
+        let at = out.push(node.op, args?).ok()?;
+        done.insert(id, at);
+        Some(at)
+    }
+}
+
+/// The classes that are each class's negative.
+fn negatives(egraph: &Graph) -> HashMap<Id, Vec<Id>> {
+    let mut found: HashMap<Id, Vec<Id>> = HashMap::new();
+    for class in egraph.classes() {
+        for node in class.nodes.iter().filter(|n| n.op == Op::Neg) {
+            let (a, b) = (egraph.find(class.id), egraph.find(node.args[0]));
+            found.entry(a).or_default().push(b);
+            found.entry(b).or_default().push(a);
+        }
+    }
+    found
+}
+
+/// The smallest terms of classes that cost nothing to have: inputs, numbers, and what is computed once.
+fn free_terms(egraph: &Graph) -> HashMap<Id, ENode> {
+    smallest_terms(egraph, |node, shape| {
+        matches!(node.op, Op::Input(_) | Op::Num(_)) || (shape == Shape::Const && node.op != Op::Out)
+    })
+}
+
+/// The smallest term of each class, as a tree, from the terms that `takes` accepts.
+fn smallest_terms(egraph: &Graph, takes: impl Fn(&ENode, Shape) -> bool) -> HashMap<Id, ENode> {
+    let mut sizes: HashMap<Id, (usize, ENode)> = HashMap::new();
+    loop {
+        let mut changed = false;
+        for class in egraph.classes() {
+            for node in class.nodes.iter().filter(|node| takes(node, class.data.shape)) {
+                let size = node.children().iter().try_fold(1usize, |sum, c| {
+                    sizes.get(&egraph.find(*c)).map(|(size, _)| sum.saturating_add(*size))
+                });
+                let Some(size) = size else { continue };
+                let id = egraph.find(class.id);
+                if sizes.get(&id).is_none_or(|(old, _)| size < *old) {
+                    sizes.insert(id, (size, node.clone()));
+                    changed = true;
+                }
+            }
+        }
+        if !changed {
+            return sizes.into_iter().map(|(id, (_, node))| (id, node)).collect();
+        }
+    }
+}
+
+impl Saturated {
+    /// The class of each node of a program that the graph knows.
+    pub(super) fn locate(&self, program: &Program) -> Vec<Option<Id>> {
+        let mut ids: Vec<Option<Id>> = Vec::new();
+        for node in &program.nodes {
+            let args: Option<Vec<Id>> = node.args.iter().map(|&a| ids[a]).collect();
+            let id = args.and_then(|args| self.egraph.lookup(ENode::new(node.op, args)));
+            ids.push(id.map(|id| self.egraph.find(id)));
+        }
+        ids
+    }
+
+    /// The smallest term of a class, as a program with that one output.
+    pub(super) fn smallest(&self, id: Id) -> Option<Program> {
+        let terms = smallest_terms(&self.egraph, |node, _| node.op != Op::Out);
+        let mut out = Program::new(self.layout, self.inputs.clone());
+        let node = self.write(&terms, id, &mut out, 0)?;
+        out.outputs.push((String::new(), node));
+        Some(out)
+    }
+
+    fn write(&self, terms: &HashMap<Id, ENode>, id: Id, out: &mut Program, depth: usize) -> Option<usize> {
+        let node = terms.get(&self.egraph.find(id)).filter(|_| depth < 1000)?;
+        let args: Option<Vec<usize>> =
+            node.children().iter().map(|c| self.write(terms, *c, out, depth + 1)).collect();
+        out.push(node.op, args?).ok()
+    }
+}
+
+/// A program as one egg term.
+pub(super) fn rec_expr(program: &Program) -> RecExpr<ENode> {
+    let mut expr = RecExpr::default();
+    for node in &program.nodes {
+        expr.add(ENode::new(node.op, node.args.iter().map(|&a| Id::from(a)).collect::<Vec<_>>()));
+    }
+    let outputs: Vec<Id> = program.outputs.iter().map(|&(_, n)| Id::from(n)).collect();
+    expr.add(ENode::new(Op::Out, outputs));
+    expr
+}

@@ -1,0 +1,68 @@
+//! The search for a cheaper program: equality saturation, then exact extraction over shared terms.
+//!
+//! [`search`] is the entry. Rules are data in `rules`; what they may assume of values is worked out in `analysis`;
+//! `extract` finds the cheapest choice; `replay` runs baseline and candidates bit by bit.
+
+mod analysis;
+mod extract;
+mod graph;
+mod interval;
+mod node;
+mod replay;
+mod rules;
+mod sample;
+mod search;
+#[cfg(test)]
+mod tests;
+
+pub use replay::{Replay, replay};
+pub use search::{Candidate, LowerBound, Priced, Refusal, Search, search};
+
+use kbt_device::MissingFigure;
+use std::time::Duration;
+
+/// How far a search goes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limits {
+    /// Rounds of rule application.
+    pub iterations: usize,
+    /// Terms in the graph.
+    pub nodes: usize,
+    /// Time for rule application.
+    pub time: Duration,
+    /// Steps of one extraction.
+    pub steps: usize,
+    /// Candidates to report.
+    pub candidates: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { iterations: 16, nodes: 4000, time: Duration::from_secs(1), steps: 20_000, candidates: 5 }
+    }
+}
+
+/// A search that could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum SearchError {
+    /// The device's profile lacks a rate that the program itself needs.
+    #[error(transparent)]
+    Missing(#[from] MissingFigure),
+    /// No inputs within the declared ranges meet the assumptions.
+    #[error("no inputs within the declared ranges were found on which the program's assumptions hold")]
+    Assumptions,
+    /// A rule made two terms equal that differ on a sample: nothing the graph says can be used.
+    #[error("a rule made unequal terms equal ({left} and {right} on one sample); the search is void")]
+    Unsound {
+        /// One value.
+        left: f64,
+        /// The other.
+        right: f64,
+    },
+    /// The rule table has a mistake.
+    #[error("{0}")]
+    Rules(String),
+    /// The graph has no term for the program itself.
+    #[error("the program cannot be found again in its own graph")]
+    Lost,
+}

@@ -1,0 +1,293 @@
+//! Baseline and candidate run bit by bit on inputs made to tell them apart.
+//!
+//! The inputs: random within the declared ranges, with masked elements, a masked group, a masked row, huge and tiny
+//! ones, and inputs placed by bisection on either side of every boundary between neighbouring codes. Where a code
+//! differs, the real value must lie within both programs' error bounds of the boundary; else the candidate is wrong.
+
+use super::sample::{self, Mask, Rng, Size};
+use crate::format::Rounding;
+use crate::lang::eval::{Extent, Tracked, conversion};
+use crate::lang::{Op, Program, Shape};
+use kbt_evidence::Provenance;
+use serde::{Deserialize, Serialize};
+
+/// What the comparison found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Replay {
+    /// Rows of inputs that both programs ran on.
+    pub rows_count: usize,
+    /// Rows placed at the boundaries between codes.
+    pub tie_rows_count: usize,
+    /// Codes compared.
+    pub codes_count: usize,
+    /// Codes that differ.
+    pub differing_count: usize,
+    /// Those that lie within the error bounds of a boundary.
+    pub explained_count: usize,
+    /// Outputs that are not codes, compared within the error bounds.
+    pub values_count: usize,
+    /// What is wrong, with the inputs' row; at most a few.
+    pub wrong: Vec<String>,
+    /// How the counts are known.
+    pub provenance: Provenance,
+}
+
+impl Replay {
+    fn new() -> Self {
+        Self {
+            rows_count: 0,
+            tie_rows_count: 0,
+            codes_count: 0,
+            differing_count: 0,
+            explained_count: 0,
+            values_count: 0,
+            wrong: Vec::new(),
+            provenance: Provenance::modelled(
+                "f32 evaluation of both programs; exp2, log2 and rcp correctly rounded, where a GPU's are approximate \
+                 within the error bounds used",
+            ),
+        }
+    }
+
+    /// Whether every difference is explained.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.wrong.is_empty()
+    }
+}
+
+const GROUPS: usize = 2;
+
+/// Runs both on the same inputs. The programs must have the same inputs and outputs.
+#[must_use]
+pub fn replay(baseline: &Program, candidate: &Program) -> Replay {
+    let extent = Extent::new(baseline.layout, GROUPS);
+    let mut report = Replay::new();
+    let mut rng = Rng::new(0x7265_706c_6179);
+    for (size, mask, rows) in [
+        (Size::Usual, Mask::None, 12),
+        (Size::Usual, Mask::Some, 12),
+        (Size::Usual, Mask::All, 1),
+        (Size::Huge, Mask::None, 4),
+        (Size::Huge, Mask::Some, 4),
+        (Size::Tiny, Mask::None, 4),
+    ] {
+        for _ in 0..rows {
+            let Some(inputs) = sample::inputs(baseline, extent, size, mask, &mut rng) else { continue };
+            report.row(baseline, candidate, &inputs, extent, &format!("{size:?} {mask:?}"));
+        }
+    }
+    for _ in 0..6 {
+        let Some(inputs) = sample::inputs(baseline, extent, Size::Usual, Mask::None, &mut rng) else {
+            continue;
+        };
+        for (name, node) in &baseline.outputs {
+            if matches!(baseline.nodes[*node].op, Op::Cvt(_)) {
+                for inputs in ties(baseline, *node, &inputs, extent) {
+                    report.tie_rows_count += 1;
+                    report.row(baseline, candidate, &inputs, extent, &format!("boundary of {name}"));
+                }
+            }
+        }
+    }
+    report
+}
+
+fn tracked(inputs: &[Vec<f64>]) -> Vec<Vec<Tracked>> {
+    inputs.iter().map(|values| values.iter().map(|&x| Tracked::input(x as f32)).collect()).collect()
+}
+
+impl Replay {
+    fn row(&mut self, a: &Program, b: &Program, inputs: &[Vec<f64>], extent: Extent, what: &str) {
+        if !sample::holds(a, inputs, extent) {
+            return;
+        }
+        self.rows_count += 1;
+        let inputs = tracked(inputs);
+        let (left, right) = (a.evaluate(&inputs, extent), b.evaluate(&inputs, extent));
+        for ((name, i), (_, j)) in a.outputs.iter().zip(&b.outputs) {
+            let is_code = matches!(a.nodes[*i].op, Op::Cvt(_));
+            for (k, (x, y)) in left[*i].iter().zip(&right[*j]).enumerate() {
+                let fine = if is_code {
+                    self.codes_count += 1;
+                    let operand = |p: &Program, n: usize, values: &[Vec<Tracked>]| {
+                        let a = p.nodes[n].args[0];
+                        values[a][extent.index(p.shapes[a], p.shapes[n], k)]
+                    };
+                    let cut = cut(a.nodes[*i].op, x.value, y.value);
+                    self.code(*x, *y, cut, operand(a, *i, &left), operand(b, *j, &right))
+                } else {
+                    self.values_count += 1;
+                    let same =
+                        x.value.to_bits() == y.value.to_bits() || (x.value.is_nan() && y.value.is_nan());
+                    let apart = (f64::from(x.value) - f64::from(y.value)).abs();
+                    same || apart <= x.error + y.error
+                };
+                if !fine && self.wrong.len() < 4 {
+                    self.wrong.push(format!("{name}[{k}] on {what}: {} became {}", x.value, y.value));
+                }
+            }
+        }
+    }
+
+    /// Compares two converted values, and where they differ asks whether the operands' errors explain it.
+    fn code(&mut self, x: Tracked, y: Tracked, cut: f64, from: Tracked, to: Tracked) -> bool {
+        let same = x.value == y.value || (x.value.is_nan() && y.value.is_nan());
+        if same {
+            return true;
+        }
+        self.differing_count += 1;
+        let explained = (from.real - cut).abs() <= from.error + to.error;
+        self.explained_count += usize::from(explained);
+        explained
+    }
+}
+
+/// The boundary between two neighbouring values of a conversion: the midpoint, or for one that rounds towards zero
+/// the greater magnitude.
+fn cut(op: Op, x: f32, y: f32) -> f64 {
+    let (x, y) = (f64::from(x), f64::from(y));
+    match op {
+        Op::Cvt(format) if conversion(format).rounding == Rounding::Rz => {
+            if x.abs() > y.abs() {
+                x
+            } else {
+                y
+            }
+        }
+        _ => (x + y) / 2.0,
+    }
+}
+
+/// The f32 in the middle of two, in the order of all f32.
+fn middle(lo: f32, hi: f32) -> f32 {
+    let key = |x: f32| {
+        let bits = x.to_bits() as i32;
+        if bits < 0 { i32::MIN.wrapping_sub(bits).into() } else { i64::from(bits) }
+    };
+    let back = |k: i64| {
+        let k = k as i32;
+        f32::from_bits(if k < 0 { i32::MIN.wrapping_sub(k) as u32 } else { k as u32 })
+    };
+    back((key(lo) + key(hi)).div_euclid(2))
+}
+
+/// Rows in which elements lie directly below and directly above boundaries of the conversion `node`. One value per
+/// element input is varied by bisection, all elements of a row at once: each aims at another boundary. The first
+/// element of a group stays the greatest, so that what depends on the group's maximum stays put; for a conversion
+/// that exists once a group it is the first element that moves.
+fn ties(program: &Program, node: usize, inputs: &[Vec<f64>], extent: Extent) -> Vec<Vec<Vec<f64>>> {
+    let elements = extent.len(Shape::Elem);
+    let each = elements / extent.len(Shape::Group);
+    let by_group = program.shapes[node] < Shape::Elem;
+    let mut rows = Vec::new();
+    for (j, _) in program.inputs.iter().enumerate().filter(|(_, input)| input.shape == Shape::Elem) {
+        let moving: Vec<usize> = (0..elements).filter(|e| (e % each == 0) == by_group).collect();
+        let mut base = inputs.to_vec();
+        for group in base[j].chunks_mut(each) {
+            let greatest = group.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            group.fill(greatest - 64.0);
+            group[0] = greatest;
+        }
+        let code_at = |e: usize, values: &[Vec<Tracked>]| {
+            values[node][extent.index(program.shapes[node], Shape::Elem, e)].value
+        };
+        let run = |x: &[Vec<f64>]| program.evaluate(&tracked(x), extent);
+        // From far below to the greatest (or well above it, for the group's own value).
+        let mut lo: Vec<f32> = moving.iter().map(|&e| base[j][e] as f32 - 64.0).collect();
+        let mut hi: Vec<f32> = moving
+            .iter()
+            .map(|&e| base[j][e / each * each] as f32 + if by_group { 16.0 } else { 0.0 })
+            .collect();
+        let place = |at: &[f32]| {
+            let mut x = base.clone();
+            for (&e, &v) in moving.iter().zip(at) {
+                x[j][e] = f64::from(v);
+            }
+            x
+        };
+        let (low, high) = (run(&place(&lo)), run(&place(&hi)));
+        let format = match program.nodes[node].op {
+            Op::Cvt(format) => format,
+            _ => return rows,
+        };
+        // Boundaries between the codes at the ends, one for each moving element in turn.
+        let values: Vec<f32> = {
+            let mut v: Vec<f32> = format.values().into_iter().filter(|v| v.is_finite()).collect();
+            v.sort_by(f32::total_cmp);
+            v.dedup();
+            v
+        };
+        let goals: Vec<Option<f32>> = moving
+            .iter()
+            .enumerate()
+            .map(|(n, &e)| {
+                let (from, to) = (code_at(e, &low), code_at(e, &high));
+                let between: Vec<f32> = values.iter().copied().filter(|v| *v > from && *v <= to).collect();
+                if between.is_empty() { None } else { Some(between[(n * 7) % between.len()]) }
+            })
+            .collect();
+        for _ in 0..34 {
+            let mid: Vec<f32> = lo.iter().zip(&hi).map(|(&a, &b)| middle(a, b)).collect();
+            let values = run(&place(&mid));
+            for (n, &e) in moving.iter().enumerate() {
+                let Some(goal) = goals[n] else { continue };
+                if code_at(e, &values) >= goal { hi[n] = mid[n] } else { lo[n] = mid[n] }
+            }
+        }
+        rows.push(place(&lo));
+        rows.push(place(&hi));
+        // One step further on either side, where only the error of exp2 reaches.
+        rows.push(place(&lo.iter().map(|x| x.next_down()).collect::<Vec<_>>()));
+        rows.push(place(&hi.iter().map(|x| x.next_up()).collect::<Vec<_>>()));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lang::builtin;
+
+    fn program(name: &str) -> Program {
+        builtin(name).unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn the_forms_of_the_quantiser_differ_only_in_ties() {
+        let linear = program("softmax-nvfp4-linear");
+        let mut differing = 0;
+        for other in ["softmax-nvfp4-linear-rcp", "softmax-nvfp4-log2", "softmax-nvfp4-log2-fused"] {
+            let report = replay(&linear, &program(other));
+            assert!(report.holds(), "{other}: {report:?}");
+            assert!(report.rows_count > 40 && report.tie_rows_count >= 12, "{report:?}");
+            differing += report.differing_count;
+        }
+        assert!(differing > 0, "boundaries that nothing crosses test nothing");
+    }
+
+    #[test]
+    fn a_wrong_program_is_reported() {
+        let text = builtin("softmax-nvfp4-log2").unwrap();
+        let linear = program("softmax-nvfp4-linear");
+        for (right, wrong) in [
+            ("2.584962500721156", "2.58"),
+            ("cvt_e4m3(scale)", "cvt_e4m3(scale * 1.07)"),
+            ("row_sum(lane_sum(x) * scale)", "row_sum(lane_sum(x))"),
+            ("exp2(arg - b)", "exp2(arg - b + 2^-10)"),
+            // Without the clamp a fully masked group gives NaN, which FP4 turns into 6.
+            ("max(group_max(arg), -100)", "group_max(arg)"),
+        ] {
+            assert!(text.contains(right), "{right}");
+            let report = replay(&linear, &text.replace(right, wrong).parse().unwrap());
+            assert!(!report.holds(), "{wrong}: {report:?}");
+        }
+    }
+
+    #[test]
+    fn the_middle_of_two_floats_is_in_their_order() {
+        assert_eq!(middle(1.0, 1.0f32.next_up()), 1.0);
+        assert_eq!(middle(-1.0, 1.0), 0.0);
+        assert!(middle(-3.0, -1.0) < -1.0 && middle(-3.0, -1.0) > -3.0);
+    }
+}

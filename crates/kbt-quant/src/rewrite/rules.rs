@@ -1,0 +1,334 @@
+//! The rules, as data: pattern, replacement, and what must hold for it over f32's extended reals.
+//!
+//! No rule knows of quantisation or softmax. The log-domain form of a quantiser comes out of several of them.
+
+use super::analysis::{Facts, Graph, Use};
+use super::interval::{HUGE, TINY};
+use super::node::ENode;
+use crate::lang::Shape;
+use egg::{Applier, Id, Pattern, PatternAst, Rewrite, Subst, Symbol, Var};
+use std::fmt;
+
+/// A condition on one variable of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Need {
+    /// No infinity, no NaN.
+    Finite,
+    /// At least the least normal f32, and finite.
+    Positive,
+    /// Greater than zero in all cases where it matters for an order: at least the least normal f32 and finite.
+    Increasing,
+    /// Its reciprocal neither overflows nor is flushed: in [2^-126, 2^126], either sign.
+    Invertible,
+    /// Its exp2 neither overflows nor is flushed.
+    ExpInRange,
+    /// Never NaN and never plus infinity.
+    BelowInfinity,
+    /// Exists at most once a group (or row); otherwise the rule has no meaning here.
+    AtMost(Shape),
+    /// As [`Self::AtMost`], but once a row exactly or less often is not enough: an element's.
+    Exactly(Shape),
+    /// A constant number.
+    Number,
+    /// Exists less often than the rule's `?a`, so that moving it saves work.
+    RarerThanA,
+}
+
+impl Need {
+    /// Conditions that say where a rule applies at all, rather than whether it is true.
+    const fn is_applicability(self) -> bool {
+        matches!(self, Self::AtMost(_) | Self::Exactly(_) | Self::Number | Self::RarerThanA)
+    }
+
+    /// Whether it holds of `id`; `a` is what the rule's `?a` stands for.
+    fn holds(self, egraph: &Graph, id: Id, a: Option<Id>) -> bool {
+        let data = &egraph[id].data;
+        let i = data.interval;
+        match self {
+            Self::Finite => i.is_finite(),
+            Self::Positive | Self::Increasing => i.is_finite() && i.lo >= TINY,
+            Self::Invertible => {
+                let inverse = 1.0 / TINY;
+                !i.nan && ((i.lo >= TINY && i.hi <= inverse) || (i.hi <= -TINY && i.lo >= -inverse))
+            }
+            Self::ExpInRange => !i.nan && i.lo >= TINY.log2() && i.hi < HUGE.log2(),
+            Self::BelowInfinity => !i.nan && i.hi <= HUGE,
+            Self::AtMost(shape) => data.shape <= shape,
+            Self::Exactly(shape) => data.shape == shape,
+            Self::Number => data.constant.is_some(),
+            Self::RarerThanA => a.is_some_and(|a| data.shape < egraph[a].data.shape),
+        }
+    }
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Finite => f.write_str("must be finite"),
+            Self::Positive | Self::Increasing => f.write_str("must be positive and finite"),
+            Self::Invertible => f.write_str("must lie in [2^-126, 2^126], so that its reciprocal exists"),
+            Self::ExpInRange => {
+                f.write_str("must lie in [-126, 128), so that its exp2 neither overflows nor is flushed")
+            }
+            Self::BelowInfinity => f.write_str("must not be +inf or NaN"),
+            Self::AtMost(shape) | Self::Exactly(shape) => write!(f, "must be {shape}"),
+            Self::Number => f.write_str("must be a number"),
+            Self::RarerThanA => f.write_str("must exist less often"),
+        }
+    }
+}
+
+/// One rule.
+#[derive(Debug)]
+pub(super) struct Rule {
+    pub(super) name: &'static str,
+    from: &'static str,
+    /// What the variable `of` equals instead; `of` empty: the whole match.
+    to: &'static str,
+    of: &'static str,
+    needs: &'static [(&'static str, Need)],
+    /// What the rule says, for people.
+    pub(super) says: &'static str,
+}
+
+const fn rule(
+    name: &'static str,
+    from: &'static str,
+    to: &'static str,
+    needs: &'static [(&'static str, Need)],
+    says: &'static str,
+) -> Rule {
+    Rule { name, from, to, of: "", needs, says }
+}
+
+const fn inverse(
+    name: &'static str,
+    from: &'static str,
+    of: &'static str,
+    to: &'static str,
+    needs: &'static [(&'static str, Need)],
+    says: &'static str,
+) -> Rule {
+    Rule { name, from, to, of, needs, says }
+}
+
+use Need::{
+    AtMost, BelowInfinity, Exactly, ExpInRange, Finite, Increasing, Invertible, Number, Positive, RarerThanA,
+};
+use Shape::{Elem, Group, Row};
+
+/// Every rule.
+pub(super) const RULES: &[Rule] = &[
+    // Order of operands.
+    rule("add-commutes", "(add ?a ?b)", "(add ?b ?a)", &[], "a + b = b + a"),
+    rule("mul-commutes", "(mul ?a ?b)", "(mul ?b ?a)", &[], "a b = b a"),
+    rule("max-commutes", "(max ?a ?b)", "(max ?b ?a)", &[], "max(a, b) = max(b, a)"),
+    rule("fma-commutes", "(fma ?a ?b ?c)", "(fma ?b ?a ?c)", &[], "a b + c = b a + c"),
+    // Negation.
+    rule("neg-neg", "(neg (neg ?a))", "?a", &[], "-(-a) = a"),
+    rule("neg-add", "(neg (add ?a ?b))", "(add (neg ?a) (neg ?b))", &[], "-(a + b) = -a - b"),
+    rule("neg-mul", "(mul (neg ?a) ?b)", "(neg (mul ?a ?b))", &[], "(-a) b = -(a b)"),
+    // Neutral elements.
+    rule("add-zero", "(add ?a 0)", "?a", &[], "a + 0 = a"),
+    rule("mul-one", "(mul ?a 1)", "?a", &[], "1 a = a"),
+    rule("opposites", "(add ?a (neg ?a))", "0", &[("?a", Finite)], "a - a = 0"),
+    rule("cancel", "(add (add ?a ?b) (neg ?b))", "?a", &[("?b", Finite)], "a + b - b = a"),
+    rule("cancel-neg", "(add (add ?a (neg ?b)) ?b)", "?a", &[("?b", Finite)], "a - b + b = a"),
+    // Division and reciprocal.
+    rule("div-to-rcp", "(div ?a ?b)", "(mul ?a (rcp ?b))", &[("?b", Invertible)], "a / b = a (1/b)"),
+    rule("rcp-exp2", "(rcp (exp2 ?a))", "(exp2 (neg ?a))", &[], "1 / 2^a = 2^-a"),
+    inverse(
+        "undo-div",
+        "(div ?a ?b)",
+        "?a",
+        "(mul (div ?a ?b) ?b)",
+        &[("?a", Finite), ("?b", Invertible), ("?match", Finite), ("?b", AtMost(Group))],
+        "a = (a / b) b",
+    ),
+    inverse(
+        "undo-mul",
+        "(mul ?a ?b)",
+        "?a",
+        "(mul (mul ?a ?b) (rcp ?b))",
+        &[("?b", Number), ("?a", Exactly(Elem)), ("?b", Invertible), ("?match", Finite), ("?a", Finite)],
+        "a = (a k) (1/k)",
+    ),
+    inverse(
+        "undo-mul-rcp",
+        "(mul ?a (rcp ?b))",
+        "?a",
+        "(mul (mul ?a (rcp ?b)) ?b)",
+        &[("?a", Finite), ("?b", Invertible), ("?match", Finite), ("?b", AtMost(Group))],
+        "a = (a (1/b)) b",
+    ),
+    // Exponentials and logarithms.
+    rule(
+        "exp2-absorbs-factor",
+        "(mul (exp2 ?a) ?b)",
+        "(exp2 (add ?a (log2 ?b)))",
+        &[("?b", AtMost(Group)), ("?b", Positive), ("?a", BelowInfinity)],
+        "2^a b = 2^(a + log2 b)",
+    ),
+    rule("log2-exp2", "(log2 (exp2 ?a))", "?a", &[("?a", ExpInRange)], "log2 2^a = a"),
+    rule("log2-rcp", "(log2 (rcp ?a))", "(neg (log2 ?a))", &[("?a", Positive)], "log2 (1/a) = -log2 a"),
+    rule("exp2-log2", "(exp2 (log2 ?a))", "?a", &[("?a", Positive)], "2^(log2 a) = a"),
+    rule(
+        "exp2-split",
+        "(exp2 (add ?a ?b))",
+        "(mul (exp2 ?a) (exp2 ?b))",
+        &[("?b", AtMost(Row)), ("?a", Exactly(Elem)), ("?a", ExpInRange), ("?b", ExpInRange)],
+        "2^(a + b) = 2^a 2^b",
+    ),
+    // Monotone functions and maxima.
+    rule("max-exp2", "(max (exp2 ?a) (exp2 ?b))", "(exp2 (max ?a ?b))", &[], "max(2^a, 2^b) = 2^max(a, b)"),
+    rule(
+        "max-exp2-bound",
+        "(max (exp2 ?a) ?b)",
+        "(exp2 (max ?a (log2 ?b)))",
+        &[("?b", Number), ("?b", Positive)],
+        "max(2^a, k) = 2^max(a, log2 k)",
+    ),
+    rule("group-max-exp2", "(group_max (exp2 ?a))", "(exp2 (group_max ?a))", &[], "exp2 is monotone"),
+    rule("row-max-exp2", "(row_max (exp2 ?a))", "(exp2 (row_max ?a))", &[], "exp2 is monotone"),
+    rule(
+        "group-max-add",
+        "(group_max (add ?a ?b))",
+        "(add (group_max ?a) ?b)",
+        &[("?b", AtMost(Group)), ("?a", Exactly(Elem)), ("?b", Finite)],
+        "adding the same to all moves the maximum by it",
+    ),
+    rule(
+        "group-max-mul",
+        "(group_max (mul ?a ?b))",
+        "(mul (group_max ?a) ?b)",
+        &[("?b", AtMost(Group)), ("?a", Exactly(Elem)), ("?b", Increasing)],
+        "a positive factor keeps the order",
+    ),
+    rule(
+        "group-max-fma",
+        "(group_max (fma ?a ?b ?c))",
+        "(fma (group_max ?a) ?b ?c)",
+        &[
+            ("?b", AtMost(Group)),
+            ("?c", AtMost(Group)),
+            ("?a", Exactly(Elem)),
+            ("?b", Increasing),
+            ("?c", Finite),
+        ],
+        "a positive factor keeps the order, adding the same moves the maximum",
+    ),
+    rule(
+        "row-max-by-groups",
+        "(row_max ?a)",
+        "(row_max (group_max ?a))",
+        &[("?a", Exactly(Elem))],
+        "the row's maximum is the greatest of its groups' maxima",
+    ),
+    // Sums.
+    rule(
+        "row-sum-by-lanes",
+        "(row_sum ?a)",
+        "(row_sum (lane_sum ?a))",
+        &[("?a", Exactly(Elem))],
+        "a row's sum is the sum of its lanes' partial sums",
+    ),
+    rule(
+        "lane-sum-factor",
+        "(lane_sum (mul ?a ?b))",
+        "(mul (lane_sum ?a) ?b)",
+        &[("?b", AtMost(Group)), ("?a", Exactly(Elem)), ("?b", Finite), ("?a", Finite)],
+        "a common factor leaves the sum",
+    ),
+    rule(
+        "row-sum-factor",
+        "(row_sum (mul ?a ?b))",
+        "(mul (row_sum ?a) ?b)",
+        &[("?b", AtMost(Row)), ("?b", Finite), ("?a", Finite)],
+        "a common factor leaves the sum",
+    ),
+    // Multiply-add.
+    rule("fuse", "(add (mul ?a ?b) ?c)", "(fma ?a ?b ?c)", &[], "a b + c in one operation"),
+    rule("fuse-neg", "(add (neg (mul ?a ?b)) ?c)", "(fma (neg ?a) ?b ?c)", &[], "c - a b in one operation"),
+    rule(
+        "add-into-fma",
+        "(add (fma ?a ?b ?c) ?d)",
+        "(fma ?a ?b (add ?c ?d))",
+        &[("?c", RarerThanA), ("?d", RarerThanA), ("?c", Finite), ("?d", Finite)],
+        "(a b + c) + d = a b + (c + d)",
+    ),
+    rule(
+        "add-of-add",
+        "(add (add ?a ?b) ?c)",
+        "(add ?a (add ?b ?c))",
+        &[("?b", RarerThanA), ("?c", RarerThanA), ("?b", Finite), ("?c", Finite)],
+        "(a + b) + c = a + (b + c)",
+    ),
+];
+
+/// Applies a rule where its needs hold, and keeps account of both.
+struct Guarded {
+    index: usize,
+    needs: Vec<(Option<Var>, Need)>,
+    to: Pattern<ENode>,
+    of: Option<Var>,
+    a: Option<Var>,
+}
+
+impl Applier<ENode, Facts> for Guarded {
+    fn apply_one(
+        &self,
+        egraph: &mut Graph,
+        class: Id,
+        subst: &Subst,
+        searcher: Option<&PatternAst<ENode>>,
+        name: Symbol,
+    ) -> Vec<Id> {
+        let subject = |var: &Option<Var>| var.and_then(|v| subst.get(v).copied()).unwrap_or(class);
+        // Where a rule means nothing there is nothing to refuse.
+        let a = self.a.and_then(|v| subst.get(v).copied());
+        if self.needs.iter().any(|(v, need)| need.is_applicability() && !need.holds(egraph, subject(v), a)) {
+            return Vec::new();
+        }
+        let mut all = true;
+        for (var, need) in self.needs.iter().filter(|(_, need)| !need.is_applicability()) {
+            let subject = subject(var);
+            let used = Use { rule: self.index, need: *need, subject };
+            if need.holds(egraph, subject, a) {
+                egraph.analysis.granted.insert(used);
+            } else {
+                egraph.analysis.refused.insert(used);
+                all = false;
+            }
+        }
+        match (all, self.of.and_then(|v| subst.get(v).copied())) {
+            (false, _) => Vec::new(),
+            (true, None) => self.to.apply_one(egraph, class, subst, searcher, name),
+            (true, Some(of)) => {
+                let instance = egraph.add_instantiation(&self.to.ast, subst);
+                let merged = egraph.union_trusted(of, instance, name);
+                if merged { vec![of] } else { Vec::new() }
+            }
+        }
+    }
+}
+
+/// The rules as egg runs them. An error is a mistake in the table above.
+pub(super) fn rewrites() -> Result<Vec<Rewrite<ENode, Facts>>, String> {
+    RULES
+        .iter()
+        .enumerate()
+        .map(|(index, rule)| {
+            let fail = |e: &dyn fmt::Display| format!("rule {}: {e}", rule.name);
+            let var = |text: &str| text.parse::<Var>().map_err(|e| fail(&format!("{e:?}")));
+            let from: Pattern<ENode> = rule.from.parse().map_err(|e| fail(&e))?;
+            let to: Pattern<ENode> = rule.to.parse().map_err(|e| fail(&e))?;
+            let of = if rule.of.is_empty() { None } else { Some(var(rule.of)?) };
+            let needs = rule
+                .needs
+                .iter()
+                .map(|(name, need)| Ok((if *name == "?match" { None } else { Some(var(name)?) }, *need)))
+                .collect::<Result<_, String>>()?;
+            Rewrite::new(rule.name, from, Guarded { index, needs, to, of, a: Some(var("?a")?) })
+        })
+        .collect()
+}

@@ -1,0 +1,297 @@
+//! One search from end to end: graph, extraction, alternatives, proof, guards, replay.
+
+use super::analysis::Use;
+use super::extract::{Found, Solution};
+use super::graph::{self, Extraction, Saturated};
+use super::node::ENode;
+use super::replay::{self, Replay};
+use super::rules::RULES;
+use super::{Limits, SearchError};
+use crate::cost::{Cost, CostModel};
+use crate::lang::{Op, Program};
+use egg::{Id, Symbol, TreeExplanation, TreeTerm};
+use kbt_evidence::Provenance;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::rc::Rc;
+
+/// A program with its predicted cost.
+#[derive(Debug, Clone)]
+pub struct Priced {
+    /// The program.
+    pub program: Program,
+    /// How often each operation is done, an element. Reductions count the values they take.
+    pub operations: BTreeMap<String, f64>,
+    /// Its cost, an element.
+    pub cost: Cost,
+    /// Cycles from first input to last output along the longest dependence.
+    pub chain_cycles: f64,
+}
+
+/// A cheaper program, and why it is the same.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    /// The program and its cost.
+    pub priced: Priced,
+    /// The rules that lead to it, in the order of the proof.
+    pub rules: Vec<String>,
+    /// What must hold, or be kept in the code, for it to be the same.
+    pub guards: Vec<String>,
+    /// The comparison with the baseline.
+    pub replay: Replay,
+}
+
+/// A rule that would have matched but whose condition fails.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Refusal {
+    /// The rule.
+    pub rule: String,
+    /// What it says.
+    pub says: String,
+    /// The condition that fails, and of what.
+    pub because: String,
+}
+
+/// No program of the graph is cheaper than this.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LowerBound {
+    /// Cycles of the busiest pipe, an element.
+    pub busiest_cycles: f64,
+    /// Issue slots an element, among programs that reach that.
+    pub issue_slots: f64,
+    /// Whether the first candidate (or the baseline) reaches it: optimal within this graph.
+    pub reached: bool,
+}
+
+/// The result of a search.
+#[derive(Debug)]
+pub struct Search {
+    /// The program given.
+    pub baseline: Priced,
+    /// Cheaper programs, best first.
+    pub candidates: Vec<Candidate>,
+    /// Programs that the graph holds equal but that the replay does not.
+    pub rejected: Vec<Candidate>,
+    /// The bound.
+    pub lower_bound: LowerBound,
+    /// Rules that were refused.
+    pub refused: Vec<Refusal>,
+    /// Terms and classes of the graph.
+    pub terms: usize,
+    /// Classes of equal terms.
+    pub classes: usize,
+    /// Rounds of rule application.
+    pub iterations: usize,
+    /// Whether the rules had nothing more to add: then 'within this graph' is 'under these rules'.
+    pub saturated: bool,
+    /// How each operation's cost is known.
+    pub sources: BTreeMap<String, Provenance>,
+}
+
+/// Finds cheaper programs for what `program` computes, by `model`'s costs.
+pub fn search(program: &Program, model: &CostModel<'_>, limits: &Limits) -> Result<Search, SearchError> {
+    let mut graph = graph::saturate(program, limits)?;
+    let mut extraction = Extraction::new(&graph, program, model)?;
+    let base = extraction.baseline(&graph, program).ok_or(SearchError::Lost)?;
+    extraction.problem.prune();
+    let found = extraction.problem.solve(&[], None, limits.steps);
+    let mut solutions = alternatives(&extraction, &found, limits);
+    solutions.retain(|s| s.key.beats(&base.key));
+    let baseline = priced(program.clone(), &base);
+    let reference = graph::rec_expr(program);
+    let (mut candidates, mut rejected) = (Vec::new(), Vec::new());
+    for solution in &solutions {
+        if candidates.len() >= limits.candidates {
+            break;
+        }
+        let Some(rebuilt) = extraction.program(&graph, program, solution) else { continue };
+        let mut priced = priced(rebuilt, solution);
+        for name in baseline.operations.keys() {
+            priced.operations.entry(name.clone()).or_insert(0.0);
+        }
+        let explanation = graph.egraph.explain_equivalence(&reference, &graph::rec_expr(&priced.program));
+        let rules = rule_names(&explanation.explanation_trees);
+        let guards = guards(&graph, program, &priced.program, &rules);
+        let replay = replay::replay(program, &priced.program);
+        let candidate = Candidate { priced, rules, guards, replay };
+        if candidate.replay.holds() { candidates.push(candidate) } else { rejected.push(candidate) }
+    }
+    let lower_bound = match (&found.best, found.complete) {
+        (Some(best), true) => {
+            let key = if base.key.beats(&best.key) { base.key } else { best.key };
+            LowerBound {
+                busiest_cycles: key.busiest,
+                issue_slots: key.issue_slots,
+                reached: rejected.is_empty(),
+            }
+        }
+        _ => LowerBound {
+            busiest_cycles: found.bound.busiest,
+            issue_slots: found.bound.issue_slots,
+            reached: false,
+        },
+    };
+    Ok(Search {
+        baseline,
+        candidates,
+        rejected,
+        lower_bound,
+        refused: refusals(&graph, program),
+        terms: graph.egraph.total_number_of_nodes(),
+        classes: graph.egraph.number_of_classes(),
+        iterations: graph.iterations,
+        saturated: graph.saturated,
+        sources: extraction.sources,
+    })
+}
+
+/// The best solution and those that do without one of its terms each, best first, each mix of costs once.
+fn alternatives(extraction: &Extraction, found: &Found, limits: &Limits) -> Vec<Solution> {
+    let Some(best) = &found.best else { return Vec::new() };
+    let mut all = vec![best.clone()];
+    for (class, chosen) in best.chosen.iter().enumerate() {
+        let Some(choice) = chosen.map(|k| &extraction.problem.classes[class][k]) else { continue };
+        if choice.cost.issue_slots == 0.0 {
+            continue;
+        }
+        let other = extraction.problem.solve(&[(class, choice.tag)], None, limits.steps);
+        all.extend(other.best);
+    }
+    all.sort_by(|a, b| {
+        let key = |s: &Solution| (s.key.busiest, s.key.issue_slots, s.key.chain);
+        let ((a1, a2, a3), (b1, b2, b3)) = (key(a), key(b));
+        a1.total_cmp(&b1).then(a2.total_cmp(&b2)).then(a3.total_cmp(&b3))
+    });
+    let mut distinct: Vec<Solution> = Vec::new();
+    for solution in all {
+        let same = |s: &Solution| !s.key.beats(&solution.key) && !solution.key.beats(&s.key);
+        if !distinct.iter().any(same) {
+            distinct.push(solution);
+        }
+    }
+    distinct
+}
+
+fn priced(program: Program, solution: &Solution) -> Priced {
+    let live = program.live();
+    let mut operations: BTreeMap<String, f64> = BTreeMap::new();
+    let layout = program.layout;
+    let once = |shape: crate::lang::Shape| match shape {
+        crate::lang::Shape::Const => 0.0,
+        crate::lang::Shape::Row => f64::from(layout.lanes) / f64::from(layout.row),
+        crate::lang::Shape::Group | crate::lang::Shape::Lane => 1.0 / f64::from(layout.elements_a_lane()),
+        crate::lang::Shape::Elem => 1.0,
+    };
+    for (i, node) in program.nodes.iter().enumerate().filter(|(i, _)| live[*i]) {
+        let shape = match node.op {
+            Op::Num(_) | Op::Input(_) | Op::Neg | Op::Out => continue,
+            Op::GroupMax | Op::GroupSum | Op::LaneSum | Op::RowMax | Op::RowSum => {
+                program.shapes[node.args[0]]
+            }
+            _ => program.shapes[i],
+        };
+        if once(shape) > 0.0 {
+            *operations.entry(node.op.name().to_owned()).or_default() += once(shape);
+        }
+    }
+    Priced { program, operations, cost: solution.cost, chain_cycles: solution.key.chain }
+}
+
+/// The names of the rules in a proof, each once, in the order in which the proof meets them.
+fn rule_names(trees: &TreeExplanation<ENode>) -> Vec<String> {
+    fn walk(
+        trees: &TreeExplanation<ENode>,
+        seen: &mut HashSet<*const TreeTerm<ENode>>,
+        names: &mut Vec<Symbol>,
+    ) {
+        for term in trees {
+            if !seen.insert(Rc::as_ptr(term)) {
+                continue;
+            }
+            for rule in [term.forward_rule, term.backward_rule].into_iter().flatten() {
+                if !names.contains(&rule) {
+                    names.push(rule);
+                }
+            }
+            for child in &term.child_proofs {
+                walk(child, seen, names);
+            }
+        }
+    }
+    let mut names = Vec::new();
+    walk(trees, &mut HashSet::new(), &mut names);
+    // Changes of order are no insight.
+    let trivial = |name: &&Symbol| !name.as_str().ends_with("-commutes");
+    names.iter().filter(trivial).map(|name| name.as_str().to_owned()).collect()
+}
+
+/// How classes are called: the names and texts of nodes in the programs at hand.
+fn describe(graph: &Saturated, programs: &[&Program], id: Id) -> Option<String> {
+    let id = graph.egraph.find(id);
+    for program in programs {
+        let ids = graph.locate(program);
+        let at = ids.iter().position(|found| *found == Some(id));
+        if let Some(node) = at {
+            return Some(program.expression(node, false));
+        }
+    }
+    graph.smallest(id).map(|program| program.expression(program.outputs[0].1, false))
+}
+
+/// What the candidate rests on: the author's promises, the declared inputs, the clamps that keep a value finite, and
+/// signs. Conditions that follow from these are not repeated.
+fn guards(graph: &Saturated, baseline: &Program, candidate: &Program, rules: &[String]) -> Vec<String> {
+    let mut guards: Vec<String> = Vec::new();
+    for a in &baseline.assumptions {
+        guards.push(format!("assumed: {} in {}", baseline.expression(a.node, true), a.range));
+    }
+    let located = graph.locate(candidate);
+    let mut needed: BTreeMap<usize, BTreeMap<String, BTreeSet<&str>>> = BTreeMap::new();
+    for used in &graph.egraph.analysis.granted {
+        let rule = RULES[used.rule].name;
+        let subject = graph.egraph.find(used.subject);
+        let at = located.iter().position(|id| *id == Some(subject));
+        if let Some(node) = at.filter(|_| rules.iter().any(|r| r == rule)) {
+            needed.entry(node).or_default().entry(used.need.to_string()).or_default().insert(rule);
+        }
+    }
+    for (i, node) in candidate.nodes.iter().enumerate() {
+        let Op::Input(input) = node.op else { continue };
+        let input = &candidate.inputs[input as usize];
+        let needs = needed.get(&i).into_iter().flatten();
+        let needs: Vec<String> = needs.map(|(need, rules)| format!("; {need} ({})", join(rules))).collect();
+        guards.push(format!("declared: {} in {}{}", input.name, input.range, needs.concat()));
+    }
+    for (i, node) in candidate.nodes.iter().enumerate() {
+        let number = |a: &usize| matches!(candidate.nodes[*a].op, Op::Num(_));
+        let clamp = node.op == Op::Max && node.args.iter().any(number);
+        let Some(needs) = needed.get(&i).filter(|_| clamp) else { continue };
+        let text = candidate.expression(i, true);
+        for (need, rules) in needs {
+            guards.push(format!("keep the clamp {text}: it {need} ({})", join(rules)));
+        }
+    }
+    guards
+}
+
+fn join(words: &BTreeSet<&str>) -> String {
+    words.iter().copied().collect::<Vec<_>>().join(", ")
+}
+
+fn refusals(graph: &Saturated, program: &Program) -> Vec<Refusal> {
+    let analysis = &graph.egraph.analysis;
+    let canonical = |used: &Use| Use { subject: graph.egraph.find(used.subject), ..*used };
+    let granted: BTreeSet<Use> = analysis.granted.iter().map(canonical).collect();
+    let refused: BTreeSet<Use> = analysis.refused.iter().map(canonical).collect();
+    let mut out: BTreeSet<Refusal> = BTreeSet::new();
+    for used in refused.difference(&granted) {
+        let rule = &RULES[used.rule];
+        let Some(text) = describe(graph, &[program], used.subject) else { continue };
+        let interval = graph.egraph[used.subject].data.interval;
+        out.insert(Refusal {
+            rule: rule.name.to_owned(),
+            says: rule.says.to_owned(),
+            because: format!("{text} {}: it may be anything in {interval}", used.need),
+        });
+    }
+    out.into_iter().collect()
+}

@@ -1,0 +1,104 @@
+//! kbt/quant.cuh compiled for the host, against the Rust reference: every form of the quantisation of P, bit by bit.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot run has failed")]
+
+use kbt_quant::attention::{Approximations, Form, OFFSET_FULL, OFFSET_UNIT, Row, quantise_group};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+fn hash(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+fn unit(seed: u64) -> f32 {
+    (hash(seed) >> 40) as f32 / 16_777_216.0
+}
+
+/// Scores of one group: random, partly or wholly masked, huge, tiny, or such that elements lie at cut points of e2m1.
+fn scores(case: u64, row: Row) -> [f32; 16] {
+    let cuts = [0.25f32, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, 6.0];
+    let top = -unit(case) * 40.0 / row.c;
+    std::array::from_fn(|i| {
+        let seed = case * 16 + i as u64;
+        let u = unit(seed ^ 0x5555_0000);
+        match case % 6 {
+            0 => top - u * 20.0 / row.c,
+            1 if hash(seed).is_multiple_of(3) => f32::NEG_INFINITY,
+            1 => top - u * 5.0 / row.c,
+            2 => f32::NEG_INFINITY,
+            3 => -u * 3000.0 / row.c,
+            4 => top - u * 1e-4,
+            // The argument whose exp2 is cut/6 of the greatest, and a few f32 beside it.
+            _ if i == 0 => top,
+            _ => {
+                let x = top + (cuts[i % 8] / 6.0).log2() / row.c;
+                f32::from_bits(x.to_bits().wrapping_add((hash(seed) % 5) as u32).wrapping_sub(2))
+            }
+        }
+    })
+}
+
+#[test]
+fn every_form_is_the_header_bit_by_bit() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("quantise-p");
+    let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
+    let built = Command::new(&compiler)
+        .args(["-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-I"])
+        .arg(dir.join("../../kernels/include"))
+        .arg(dir.join("tests/cpp/quantise_p.cpp"))
+        .arg("-o")
+        .arg(&program)
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{compiler}: {}", String::from_utf8_lossy(&built.stderr));
+
+    let (mut input, mut expected) = (String::new(), String::new());
+    let exp2 = Approximations::HOST.exp2;
+    for case in 0..6000u64 {
+        let offset = [0.0, OFFSET_UNIT, OFFSET_FULL][(case % 3) as usize];
+        let row = Row { c: 0.02 + unit(case ^ 0xabcd) * 0.5, bias: offset };
+        let scores = scores(case, row);
+        for (number, form) in Form::ALL.into_iter().enumerate() {
+            let elements: [f32; 16] = std::array::from_fn(|i| {
+                let arg = row.c.mul_add(scores[i], row.bias);
+                match form {
+                    Form::Linear | Form::LinearRcp => exp2(arg),
+                    Form::Log2 => arg,
+                    Form::Log2Fused => scores[i],
+                }
+            });
+            let max = elements.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let group = quantise_group(form, &elements, max, row, Approximations::HOST);
+            let bits = |x: f32| format!("{:08x}", x.to_bits());
+            let line = |xs: &[f32]| xs.iter().map(|x| bits(*x)).collect::<Vec<_>>().join(" ");
+            writeln!(input, "{number} {} {} {} {}", bits(max), bits(row.c), bits(row.bias), line(&elements))
+                .unwrap();
+            let codes: String = group.codes.iter().map(|c| format!("{c:x}")).collect();
+            writeln!(
+                expected,
+                "{codes} {:02x} {} {} {}",
+                group.scale_code,
+                bits(group.weight),
+                bits(group.psum),
+                line(&group.values)
+            )
+            .unwrap();
+        }
+    }
+    let mut child = Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    let output = String::from_utf8(output.stdout).unwrap();
+    for (i, (theirs, ours)) in output.lines().zip(expected.lines()).enumerate() {
+        assert_eq!(theirs, ours, "case {} form {:?}", i / 4, Form::ALL[i % 4]);
+    }
+    assert_eq!(output.lines().count(), expected.lines().count());
+}

@@ -1,0 +1,128 @@
+//! The document as Markdown: what GitHub, a terminal pager and a mail show alike. Plots are left to the HTML file; the
+//! tables behind them are here.
+
+use crate::doc::{Block, Document, Inline, Line, Mark, Section, Source, Table};
+use crate::html::{origin, particulars};
+use std::fmt::Write as _;
+
+/// The file's text.
+pub(crate) fn render(document: &Document) -> String {
+    let mut out = format!("# {}\n\n{}\n", escape(&document.title), line(&document.subtitle));
+    for s in &document.sections {
+        section(&mut out, s);
+    }
+    out
+}
+
+fn section(out: &mut String, s: &Section) {
+    let step = s.step.map_or_else(String::new, |n| format!("Step {n}: "));
+    let _ = write!(out, "\n## {step}{}\n", escape(&s.title));
+    if !s.aside.is_empty() {
+        let _ = write!(out, "\n{}\n", line(&s.aside));
+    }
+    blocks(out, &s.blocks);
+}
+
+fn blocks(out: &mut String, all: &[Block]) {
+    for b in all {
+        out.push('\n');
+        block(out, b);
+    }
+}
+
+fn block(out: &mut String, b: &Block) {
+    let _ = match b {
+        Block::Heading(title) => writeln!(out, "### {}", escape(title)),
+        Block::Paragraph(l) => writeln!(out, "{}", line(l)),
+        Block::Warning(l) => writeln!(out, "> **Note:** {}", line(l)),
+        Block::List(items) => items.iter().try_for_each(|i| writeln!(out, "- {}", line(i))),
+        Block::Terms(terms) => terms.iter().try_for_each(|(term, is)| {
+            let is: Vec<String> = is.iter().map(line).collect();
+            writeln!(out, "- **{}**: {}", line(term), is.join("; "))
+        }),
+        Block::Table(t) => table(out, t),
+        Block::Plot(p) => writeln!(out, "*{}* (plot in report.html). {}", escape(&p.title), line(&p.caption)),
+        Block::Command(c) => writeln!(out, "```sh\n{c}\n```"),
+        Block::Verbatim(t) => writeln!(out, "```\n{}\n```", t.trim_end()),
+        Block::Sources(list) => list.iter().try_for_each(|(id, p)| {
+            let more = particulars(p);
+            let more = if more.is_empty() { String::new() } else { format!(" ({})", more.join(", ")) };
+            let from = if p.inputs.is_empty() { String::new() } else { format!("; from {}", p.inputs.join("; ")) };
+            writeln!(out, "- **s{id}** {}: {}{}{}", p.kind, escape(&p.by), escape(&more), escape(&from))
+        }),
+        Block::Fold { title, blocks: inner } => {
+            let _ = writeln!(out, "**{}**", line(title));
+            blocks(out, inner);
+            Ok(())
+        }
+        Block::Lead { kicker, text, blocks: inner } => {
+            let _ = writeln!(out, "**{}: {}**", escape(kicker), line(text));
+            blocks(out, inner);
+            Ok(())
+        }
+    };
+}
+
+fn table(out: &mut String, t: &Table) -> std::fmt::Result {
+    let known = t.has_known();
+    let extra = if known { " known |" } else { "" };
+    let titles: Vec<String> = t.columns.iter().map(|c| escape(&c.title)).collect();
+    writeln!(out, "{}:\n", escape(&t.caption))?;
+    writeln!(out, "| {} |{extra}", titles.join(" | "))?;
+    let rules: Vec<&str> = t.columns.iter().map(|c| if c.numeric { "---:" } else { "---" }).collect();
+    writeln!(out, "| {} |{}", rules.join(" | "), if known { " --- |" } else { "" })?;
+    for r in &t.rows {
+        let mut cells: Vec<String> = r.cells.iter().map(|c| line(c).replace('|', "\\|")).collect();
+        if known {
+            cells.push(r.known.iter().map(|s| badge(*s)).collect::<Vec<_>>().join(" "));
+        }
+        writeln!(out, "| {} |", cells.join(" | "))?;
+    }
+    Ok(())
+}
+
+fn line(l: &Line) -> String {
+    l.iter().map(inline).collect()
+}
+
+fn inline(i: &Inline) -> String {
+    match i {
+        Inline::Text(t) => escape(t),
+        Inline::Code(t) if t.contains('`') => format!("`` {t} ``"),
+        Inline::Code(t) => format!("`{t}`"),
+        Inline::Strong(t) => format!("**{}**", escape(t)),
+        Inline::Number { text, spread, source } => {
+            let spread = spread.as_ref().map_or_else(String::new, |s| format!(" ({s})"));
+            format!("{}{} {}", escape(text), escape(&spread), badge(*source))
+        }
+        Inline::Badge(s) => badge(*s),
+        Inline::Standing(s) => format!("**{s}**"),
+        Inline::Origin(o) => origin(*o).1.to_owned(),
+        Inline::Mark(mark, word) => {
+            let sign = match mark {
+                Mark::Good => '✓',
+                Mark::Bad => '✗',
+                Mark::Unclear => '?',
+            };
+            format!("{sign} {}", escape(word))
+        }
+        Inline::Link { text, .. } => escape(text),
+    }
+}
+
+fn badge(s: Source) -> String {
+    s.id.map_or_else(|| format!("[{}]", s.known), |id| format!("[{} s{id}]", s.known))
+}
+
+/// Text in which Markdown sees nothing of its own.
+fn escape(t: &str) -> String {
+    let mut out = String::with_capacity(t.len());
+    for c in t.chars() {
+        match c {
+            '\\' | '*' | '_' | '`' | '<' | '[' | ']' | '|' => out.extend(['\\', c]),
+            '\n' => out.push(' '),
+            _ => out.push(c),
+        }
+    }
+    out
+}

@@ -1,0 +1,199 @@
+//! The conclusion: what to do, what it rests on, and where every class of fix stands.
+
+use super::{any_refused, evidence, names, sentence};
+use crate::doc::{Block, Inline, Line, Mark, Row, Section, Source, Sources, Table, code, line, prose, strong, text};
+use crate::run::{Origin, Run, Summary};
+use crate::number;
+use kbt_evidence::{Known, Standing, Verdict};
+use kbt_validate::outcome::VariantStanding;
+
+pub(super) fn section(sources: &Sources, run: &Run) -> Section {
+    let mut blocks = Vec::new();
+    match &run.summary {
+        Some(summary) => {
+            blocks.push(lead(sources, run, summary));
+            blocks.extend(gain(sources, run));
+            blocks.extend(then(summary));
+            blocks.extend(classes(summary));
+        }
+        None => blocks.push(Block::Warning(line![
+            "This run is not finished: what follows is what its steps left so far, and no class of fix is recommended yet. ",
+            code("kbt tune --resume"),
+            " with the options of this run goes on with it.",
+        ])),
+    }
+    blocks.extend(refusals(run));
+    blocks.push(legend());
+    Section {
+        id: "conclusion",
+        title: "What to do, and what is ruled out".into(),
+        short: "Conclusion",
+        step: None,
+        aside: Line::new(),
+        blocks,
+    }
+}
+
+fn lead(sources: &Sources, run: &Run, summary: &Summary) -> Block {
+    let Some(first) = summary.recommendations.first().map(|r| &r.verdict) else {
+        let open: Vec<&str> =
+            summary.classes.iter().filter(|c| c.standing == Standing::Open).map(|c| c.class.phrase()).collect();
+        let more = if open.is_empty() { String::new() } else { format!(" Still open: {}.", open.join("; ")) };
+        let why = if any_refused(run) {
+            "Some steps were refused for want of evidence; what each needs is below."
+        } else {
+            "Every class that was looked at is ruled out or still open."
+        };
+        return Block::Lead {
+            kicker: "Recommendation".into(),
+            text: line!["None: no class of fix has evidence for it."],
+            blocks: vec![Block::Paragraph(line![why, more])],
+        };
+    };
+    let mut blocks = vec![Block::Paragraph(line![prose(&sentence(&first.reason)), " ", known(first)])];
+    if let Some(next) = &first.next {
+        blocks.push(Block::Paragraph(line![strong("Do: "), prose(&sentence(next))]));
+    }
+    if !first.evidence.is_empty() {
+        blocks.push(Block::List(evidence(sources, &first.evidence)));
+    }
+    Block::Lead {
+        kicker: format!("Recommendation, from step {} ({})", first.step.index(), first.step),
+        text: line![capital(first.class.phrase())],
+        blocks,
+    }
+}
+
+fn known(v: &Verdict) -> Line {
+    match v.known() {
+        Some(known) => vec![Inline::Badge(Source { known, id: None })],
+        None => line!["(no figure supports it)"],
+    }
+}
+
+/// What the best setting of the sweep came to, and whether validation admits it.
+fn gain(sources: &Sources, run: &Run) -> Option<Block> {
+    let split = run.handoff.as_ref()?.outcome.as_ref()?;
+    let best = split.best.and_then(|i| split.points.iter().find(|p| p.index == i)).filter(|p| p.index != 0)?;
+    let base = split.baseline()?;
+    let confirmed = split.confirmed.iter().find(|c| c.index == best.index);
+    let (ratio, provenance) = match confirmed.and_then(|c| Some((c.to_baseline?, &c.provenance))) {
+        Some(found) => found,
+        None => (best.to_baseline?, &best.provenance),
+    };
+    let interval = ratio.low_ratio.zip(ratio.high_ratio);
+    let spread = interval.map(|(l, h)| format!("{} to {}", number::ratio(l), number::ratio(h)));
+    let value = Inline::Number { text: number::ratio(ratio.ratio), spread, source: sources.of(provenance) };
+    let variants = run.validate.as_ref().and_then(|d| d.outcome.as_ref()).map(|o| o.variants.as_slice());
+    let same = |knobs: &std::collections::BTreeMap<String, String>| {
+        knobs.len() == best.setting.0.len() && best.setting.0.iter().all(|(k, v)| knobs.get(k) == Some(&v.0))
+    };
+    let validated = variants.unwrap_or_default().iter().find(|v| same(&v.knobs)).map(|v| v.standing());
+    let admitted = match validated {
+        Some(VariantStanding::Right) => line![Inline::Mark(Mark::Good, "validated".into())],
+        Some(VariantStanding::Wrong) => line![Inline::Mark(Mark::Bad, "validation found it wrong".into())],
+        Some(VariantStanding::Unknown) => line![Inline::Mark(Mark::Unclear, "not fully validated".into())],
+        None => line![Inline::Mark(Mark::Unclear, "not among the validated variants".into())],
+    };
+    Some(Block::Paragraph(line![
+        strong("Best setting measured: "),
+        code(best.setting.differs_from(&base.setting).to_string()),
+        " takes ",
+        value,
+        " of the time of its baseline ",
+        code(base.setting.to_string()),
+        "; ",
+        admitted,
+        ".",
+    ]))
+}
+
+fn then(summary: &Summary) -> Vec<Block> {
+    let rest: Vec<Line> = summary
+        .recommendations
+        .iter()
+        .skip(1)
+        .map(|r| {
+            let v = &r.verdict;
+            let next = v.next.as_ref().map_or_else(Line::new, |n| line![" Do: ", prose(&sentence(n))]);
+            line![strong(capital(v.class.phrase())), ": ", prose(&sentence(&v.reason)), " ", known(v), next]
+        })
+        .collect();
+    if rest.is_empty() {
+        return Vec::new();
+    }
+    vec![Block::Heading("After that".into()), Block::List(rest)]
+}
+
+fn classes(summary: &Summary) -> Option<Block> {
+    let mut table = Table::new("Where each class of fix stands", &["Class of fix", "Stands", "Why", "Says step", "Known"]);
+    let rank = |s: Standing| match s {
+        Standing::Recommended => 0,
+        Standing::Open => 1,
+        Standing::RuledOut => 2,
+        Standing::Refused => 3,
+    };
+    let mut lines: Vec<_> = summary.classes.iter().collect();
+    lines.sort_by_key(|c| rank(c.standing));
+    for c in lines {
+        let (to, short, _) = names(c.step);
+        let badge = c.known.map_or_else(|| line!["no figure"], |known| vec![Inline::Badge(Source { known, id: None })]);
+        table.row(Row::new(vec![
+            line![capital(c.class.phrase())],
+            line![Inline::Standing(c.standing)],
+            prose(&sentence(&c.reason)),
+            line![Inline::Link { to, text: format!("{} {short}", c.step.index()) }],
+            badge,
+        ]));
+    }
+    table.block()
+}
+
+/// The steps that could not tell.
+fn refusals(run: &Run) -> Option<Block> {
+    let rungs = run.rungs();
+    let refused: Vec<Line> = rungs
+        .iter()
+        .filter_map(|r| Some((r.step, r.done.as_ref()?)))
+        .filter(|(_, d)| d.origin == Origin::Refused)
+        .map(|(step, d)| {
+            let needs = d.needs.map_or_else(Line::new, |n| line![" It needs: ", prose(&sentence(n))]);
+            line![strong(format!("Step {} ({step})", step.index())), ": ", prose(&sentence(d.headline)), needs]
+        })
+        .collect();
+    if refused.is_empty() {
+        return None;
+    }
+    let title = line![format!("{} of {} steps were refused for want of evidence", refused.len(), rungs.len())];
+    Some(Block::Fold { title, blocks: vec![Block::List(refused)] })
+}
+
+/// What the badges mean.
+fn legend() -> Block {
+    let says = |known| match known {
+        Known::Measured => "measured now, on the device named",
+        Known::Recorded => "a measurement read back from a file",
+        Known::Mined => "read from a compiler's output",
+        Known::Given => "given by the user",
+        Known::Published => "published by somebody",
+        Known::Modelled => "computed by a model",
+        Known::Assumed => "taken to be so",
+    };
+    let mut items = line!["Every number says how it is known, strongest first: "];
+    for (i, known) in Known::ALL.into_iter().rev().enumerate() {
+        items.push(text(if i == 0 { "" } else { "; " }));
+        items.push(Inline::Badge(Source { known, id: None }));
+        items.push(text(format!(" {}", says(known))));
+    }
+    items.extend(line![
+        ". A computed number is as weak as its weakest input. A badge leads to its ",
+        Inline::Link { to: "sources", text: "source".into() },
+        ".",
+    ]);
+    Block::Paragraph(items)
+}
+
+fn capital(t: &str) -> String {
+    let mut chars = t.chars();
+    chars.next().map_or_else(String::new, |c| c.to_uppercase().collect::<String>() + chars.as_str())
+}

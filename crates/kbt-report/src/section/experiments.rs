@@ -1,0 +1,50 @@
+//! The experiments that triage proposes, each with its command, and the order of work.
+
+use super::sentence;
+use crate::doc::{Block, Line, Row, Sources, Table, line, prose, strong};
+use kbt_roofline::TriageOutcome;
+use kbt_roofline::outcome::Experiment;
+
+pub(super) fn blocks(sources: &Sources, o: &TriageOutcome) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    if !o.experiments.is_empty() {
+        blocks.push(Block::Heading("Experiments still worth making".into()));
+        blocks.push(Block::Paragraph(line![
+            "Each changes one factor. Its result goes back in with ",
+            crate::doc::code("kbt roofline triage FACTS --result RESULT.yaml"),
+            "."
+        ]));
+        for (i, e) in o.experiments.iter().enumerate() {
+            blocks.extend(experiment(sources, i + 1, e));
+        }
+    }
+    let mut results = Table::new("Results taken back in", &["Experiment", "Says", "Finding", "#Observed", "#Predicted"]);
+    for r in &o.results {
+        results.row(Row::new(vec![
+            prose(&r.experiment),
+            line![r.reading.as_str()],
+            prose(&r.finding),
+            line![sources.figure(&r.observed)],
+            line![sources.figure(&r.predicted)],
+        ]));
+    }
+    blocks.extend(results.block());
+    let mut order = Table::new("Order of work", &["Rank", "Do", "Why"]);
+    for step in &o.order {
+        order.row(Row::new(vec![line![strong(step.priority.as_str())], prose(&step.action), prose(&step.why)]));
+    }
+    blocks.extend(order.block());
+    blocks
+}
+
+fn experiment(sources: &Sources, number: usize, e: &Experiment) -> Vec<Block> {
+    let mut inner = vec![Block::Terms(vec![
+        (line!["Changes"], vec![prose(&sentence(&e.factor))]),
+        (line!["Predicts"], vec![line![prose(&sentence(&e.prediction)), format!(" {}: ", e.predicted.name), sources.figure(&e.predicted)]]),
+        (line!["Falsified by"], vec![line![prose(&sentence(&e.falsified_by)), format!(" {}: ", e.falsified_at.name), sources.figure(&e.falsified_at)]]),
+        (line!["Stop"], vec![prose(&sentence(&e.stop_rule))]),
+    ])];
+    inner.extend(e.command.clone().map(Block::Command));
+    let title: Line = line![format!("{number}. {}", e.candidate.replace('_', " ")), ": ", prose(&e.factor)];
+    vec![Block::Fold { title, blocks: inner }]
+}

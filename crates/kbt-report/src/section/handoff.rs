@@ -1,0 +1,246 @@
+//! Step 5: the sweep drawn and as a table, what the contract forbids, and how well the model did.
+
+use super::{sentence, whole};
+use crate::ReportError;
+use crate::doc::{Block, Inline, Line, Mark, Plot, Row, Sources, Table, cell, code, line, prose, strong};
+use crate::plot::forest::{Entry, forest};
+use crate::{number, plot};
+use kbt_evidence::Unit;
+use kbt_split::{CheckOutcome, SplitOutcome};
+use kbt_split::outcome::{PointOutcome, PointStatus, RatioFigure};
+use kbt_target::{Setting, Speed};
+
+pub(super) fn blocks(sources: &Sources, o: &SplitOutcome) -> Result<Vec<Block>, ReportError> {
+    let mut blocks = Vec::new();
+    if let Some(refused) = &o.refused {
+        blocks.push(Block::Warning(prose(&sentence(refused))));
+    }
+    let points = sorted(o);
+    if let Some(base) = o.baseline() {
+        blocks.push(Block::Paragraph(line!["The baseline is ", code(base.setting.to_string()), "; settings are shown by what they change."]));
+    }
+    if o.points.iter().any(|p| p.to_baseline.is_some()) || o.model.is_some() {
+        let entries: Vec<Entry> = points.iter().map(|p| entry(o, p)).collect();
+        let title = "The sweep: each setting's time over the baseline's";
+        let svg = plot::inline(&forest(&entries)?, title);
+        blocks.push(Block::Plot(Plot { title: title.into(), svg, caption: caption(sources, o) }));
+    }
+    blocks.extend(model(sources, o));
+    blocks.extend(table(sources, o, &points).block());
+    blocks.extend(confirmed(sources, o).block());
+    blocks.extend(never_run(sources, o));
+    Ok(blocks)
+}
+
+/// By chunks and the fraction handed over first, so that the model's curve is one; the rest after them.
+fn sorted(o: &SplitOutcome) -> Vec<&PointOutcome> {
+    let mut points: Vec<&PointOutcome> = o.points.iter().collect();
+    let fraction = |first: u32, all: u32| u64::from(first) * 1_000_000 / u64::from(all.max(1));
+    points.sort_by_key(|p| match p.integers {
+        Some(i) => (0, i.chunks, fraction(i.first_chunks, i.chunks), fraction(i.first_tiles, i.tiles), p.index),
+        None => (1, 0, 0, 0, p.index),
+    });
+    points
+}
+
+fn entry(o: &SplitOutcome, p: &PointOutcome) -> Entry {
+    let base = o.baseline().map(|b| &b.setting);
+    let others: Setting = match base {
+        Some(base) => {
+            let differs = p.setting.differs_from(base).0.into_iter();
+            Setting(differs.filter(|(k, _)| !o.handoff_knobs.contains(k)).collect())
+        }
+        None => p.setting.clone(),
+    };
+    let others = if others.0.is_empty() { String::new() } else { others.to_string() };
+    let label = match (&p.integers, others.is_empty()) {
+        (Some(i), true) => i.to_string(),
+        (Some(i), false) => format!("{i}, {others}"),
+        (None, false) => others,
+        (None, true) => format!("point {}", p.index),
+    };
+    let interval = |r: RatioFigure| r.low_ratio.zip(r.high_ratio);
+    Entry {
+        label,
+        ratio: p.to_baseline.map(|r| (r.ratio, interval(r))),
+        model: modelled(o, p),
+        why: p.to_baseline.is_none().then(|| match p.status.why() {
+            Some(why) => format!("{}: {why}", p.status.word()),
+            None => p.status.word().to_owned(),
+        }),
+        best: o.best == Some(p.index),
+        baseline: p.index == 0,
+    }
+}
+
+/// The model's ratio to the baseline, for points that it speaks of.
+fn modelled(o: &SplitOutcome, p: &PointOutcome) -> Option<f64> {
+    let curve = &o.model.as_ref()?.curve;
+    let comparable = p.index == 0 || o.handoff_points().any(|h| h.index == p.index);
+    let period = |p: &PointOutcome| curve.iter().find(|c| Some(c.integers) == p.integers).map(|c| c.period_cycles);
+    let base = period(o.baseline()?)?;
+    comparable.then(|| period(p)).flatten().map(|own| own / base)
+}
+
+fn caption(sources: &Sources, o: &SplitOutcome) -> Line {
+    let mut line = line!["Bars are the intervals of the ratios"];
+    if let Some(p) = o.points.iter().find(|p| p.to_baseline.is_some()) {
+        line.extend(line![" ", sources.badge(&p.provenance)]);
+    }
+    if let Some(m) = &o.model {
+        line.extend(line!["; diamonds are the model's curve ", sources.badge(&m.provenance)]);
+    }
+    line.extend(line!["."]);
+    line
+}
+
+fn model(sources: &Sources, o: &SplitOutcome) -> Option<Block> {
+    let m = o.model.as_ref()?;
+    let mut said = match &m.score {
+        Some(s) => {
+            let rank = s.rank_correlation.map_or_else(
+                || line!["has no rank correlation (one side is constant)"],
+                |r| line!["ranks the settings with a correlation of ", sources.said(format!("{r:.2}"), &s.provenance)],
+            );
+            line![
+                strong("The model "),
+                rank,
+                " and errs by at most ",
+                sources.number(s.max_error_percent, Unit::Percent, &s.provenance),
+                " over ",
+                sources.said(whole(s.points_count as u64), &s.provenance),
+                " measured points."
+            ]
+        }
+        None => line![strong("The model "), "was not scored: fewer than two of its points were measured."],
+    };
+    if let Some(best) = m.best() {
+        said.extend(line![
+            " Its best: ",
+            best.integers.to_string(),
+            ", ",
+            sources.number(best.period_cycles, Unit::Cycles, &m.provenance),
+            " a tile."
+        ]);
+    }
+    said.extend(line![" It explains and ranks; it never stands in for a measurement."]);
+    Some(Block::Paragraph(said))
+}
+
+fn changed(o: &SplitOutcome, setting: &Setting) -> Line {
+    match o.baseline() {
+        Some(base) if base.setting == *setting => line!["baseline"],
+        Some(base) => line![code(setting.differs_from(&base.setting).to_string())],
+        None => line![code(setting.to_string())],
+    }
+}
+
+fn speed(s: Option<Speed>) -> Line {
+    match s {
+        Some(s) => line![s.to_string()],
+        None => cell(None),
+    }
+}
+
+fn ratio(r: RatioFigure) -> String {
+    match r.low_ratio.zip(r.high_ratio) {
+        Some((l, h)) => format!("{} ({} to {})", number::ratio(r.ratio), number::ratio(l), number::ratio(h)),
+        None => number::ratio(r.ratio),
+    }
+}
+
+fn table(sources: &Sources, o: &SplitOutcome, points: &[&PointOutcome]) -> Table {
+    let columns = ["Setting", "Handoff", "Came to", "Outputs", "#Time (95 % interval)", "#Over the baseline's", "Against", "#Model", "#Processes", "#Merged"];
+    let mut table = Table::new("Every setting of the sweep (marked: the best)", &columns);
+    for p in points {
+        let time = p.time_us.map(|t| match p.low_time_us.zip(p.high_time_us) {
+            Some((l, h)) => format!("{} ({} to {})", number::time(t), number::time(l), number::time(h)),
+            None => number::time(t),
+        });
+        let status = match &p.status {
+            PointStatus::Timed => line![Inline::Mark(Mark::Good, "timed".into())],
+            status => line![
+                Inline::Mark(Mark::Bad, status.word().into()),
+                status.why().map_or_else(String::new, |w| format!(": {w}"))
+            ],
+        };
+        let against = match (p.against, p.index) {
+            (_, 0) | (None, _) => cell(None),
+            (Some(0), _) => line![speed(p.speed), " than the baseline"],
+            (Some(i), _) => line![speed(p.speed), format!(" against point {i}")],
+        };
+        let mut row = Row::new(vec![
+            changed(o, &p.setting),
+            cell(p.integers.map(|i| i.to_string())),
+            status,
+            cell(p.check.as_ref().map(checked)),
+            cell(time),
+            cell(p.to_baseline.map(ratio)),
+            against,
+            cell(modelled(o, p).map(number::ratio)),
+            line![whole(p.processes_count as u64)],
+            line![whole(p.merged_count as u64)],
+        ])
+        .known(sources.of(&p.provenance))
+        .marked(o.best == Some(p.index));
+        if let Some(m) = o.model.as_ref().filter(|_| modelled(o, p).is_some()) {
+            row = row.known(sources.of(&m.provenance));
+        }
+        table.row(row);
+    }
+    table
+}
+
+fn checked(c: &CheckOutcome) -> String {
+    match c {
+        CheckOutcome::Bitwise => "bitwise the baseline's".into(),
+        CheckOutcome::Accurate { statement } => format!("accurate: {statement}"),
+        CheckOutcome::Wrong { statement } => format!("wrong: {statement}"),
+        CheckOutcome::Unchecked { why } => format!("not looked at: {why}"),
+    }
+}
+
+fn confirmed(sources: &Sources, o: &SplitOutcome) -> Table {
+    let columns = ["Setting", "Verdict", "#Over the baseline's", "#Chance of a false call", "Problem"];
+    let mut table = Table::new("The best settings against the baseline once more, on fresh samples", &columns);
+    for c in &o.confirmed {
+        let setting = o.points.iter().find(|p| p.index == c.index);
+        table.row(
+            Row::new(vec![
+                setting.map_or_else(|| line![format!("point {}", c.index)], |p| changed(o, &p.setting)),
+                speed(c.speed),
+                cell(c.to_baseline.map(ratio)),
+                cell(c.error_rate_ratio.map(number::percent)),
+                c.problem.as_deref().map_or_else(|| cell(None), prose),
+            ])
+            .known(sources.of(&c.provenance)),
+        );
+    }
+    table
+}
+
+/// What was left out, and why that is safe or cheap.
+fn never_run(sources: &Sources, o: &SplitOutcome) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    if !o.forbidden.is_empty() {
+        let items = o.forbidden.iter().map(|f| line![code(f.setting.to_string()), ": ", prose(&sentence(&f.violation))]).collect();
+        let title = line![format!("{} settings that the handoff's contract forbids; never run", o.forbidden.len())];
+        blocks.push(Block::Fold { title, blocks: vec![Block::List(items)] });
+    }
+    let merged: usize = o.points.iter().map(|p| p.merged_count).sum();
+    let mut items: Vec<Line> = o
+        .excluded
+        .iter()
+        .map(|e| line![code(&e.constraint), " excludes ", sources.said(whole(e.settings_count as u64), &o.provenance), " settings."])
+        .collect();
+    if merged > 0 {
+        items.push(line![
+            sources.said(whole(merged as u64), &o.provenance),
+            " settings round to a handoff that another has, so they are the same kernel and ran once."
+        ]);
+    }
+    if !items.is_empty() {
+        blocks.push(Block::List(items));
+    }
+    blocks
+}

@@ -1,0 +1,58 @@
+//! The ladder as a table, and what the order struck or sent back.
+
+use super::names;
+use crate::doc::{Block, Inline, Line, Row, Section, Source, Sources, Table, cell, line, prose, strong, text};
+use crate::run::{Conflict, Run};
+use kbt_evidence::Unit;
+
+pub(super) fn section(sources: &Sources, run: &Run) -> Section {
+    let mut table = Table::new("The steps in their order", &["Step", "Numbers", "What it found", "Needs", "#Took", "Known"]);
+    for rung in run.rungs() {
+        let (id, short, _) = names(rung.step);
+        let name = line![Inline::Link { to: id, text: format!("{} {short}", rung.step.index()) }];
+        let Some(done) = rung.done else {
+            table.row(Row::new(vec![name, line!["not run"], line!["–"], cell(None), cell(None), cell(None)]));
+            continue;
+        };
+        let known: Line = done
+            .kinds
+            .iter()
+            .rev()
+            .flat_map(|known| [Inline::Badge(Source { known: *known, id: None }), text(" ")])
+            .collect();
+        table.row(Row::new(vec![
+            name,
+            line![Inline::Origin(done.origin)],
+            prose(done.headline),
+            done.needs.map_or_else(|| cell(None), prose),
+            line![sources.number(done.timing.wall_s, Unit::Seconds, &done.timing.provenance)],
+            known,
+        ]));
+    }
+    let mut blocks = vec![
+        Block::Paragraph(line![
+            "Each step rules out classes of fix before effort goes into the next. What a step ruled out by measurement is \
+             not recommended later; a later measurement that contradicts it sends the ladder back."
+        ]),
+        Block::Table(table),
+    ];
+    if let Some(summary) = &run.summary {
+        let said = |verb: &str, c: &Conflict| {
+            line![
+                strong(verb),
+                format!(
+                    " {} on “{}” (“{}”), which {} had ruled out (“{}”).",
+                    c.contradicted_by, c.class, c.claim, c.ruled_out_by, c.reason
+                )
+            ]
+        };
+        let went = summary.sent_back.iter().map(|c| said("The ladder went back:", c));
+        let struck = summary.struck.iter().map(|c| said("Struck, since it rests on no measurement:", c));
+        let all: Vec<Line> = went.chain(struck).collect();
+        if !all.is_empty() {
+            blocks.push(Block::Heading("Where steps contradicted each other".into()));
+            blocks.push(Block::List(all));
+        }
+    }
+    Section { id: "ladder", title: "The ladder".into(), short: "The ladder", step: None, aside: Line::new(), blocks }
+}

@@ -1,0 +1,336 @@
+//! Accountings: how long each resource needs for the work at its ceiling. A bound above the measured time is a
+//! contradiction to report; nothing is clamped.
+
+use crate::ceilings::{Ceilings, RoofKind};
+use crate::facts::FactSheet;
+use crate::metrics;
+use crate::outcome::{Bound, Contradiction, Resource};
+use crate::work::{Work, bytes, scaled};
+use kbt_evidence::{Figure, Provenance, Unit};
+
+/// Bounds, and the effective arithmetic roof of the operator's mix.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Accounts {
+    pub(crate) bounds: Vec<Bound>,
+    /// Useful FLOP a second at the operator's mix of arithmetic.
+    pub(crate) compute_roof: Option<Figure>,
+    /// The parts of that mix, each roof named.
+    pub(crate) compute_parts: Vec<(String, Figure)>,
+    pub(crate) hbm_roof: Option<(RoofKind, Figure)>,
+    pub(crate) roofs_used: Vec<RoofKind>,
+    pub(crate) time_us: Option<Figure>,
+    pub(crate) assumptions: Vec<String>,
+}
+
+impl Accounts {
+    pub(crate) fn bound(&self, resource: Resource) -> Option<&Bound> {
+        self.bounds.iter().find(|b| b.resource == resource)
+    }
+
+    /// A bound's share of the measured time.
+    pub(crate) fn share(&self, resource: Resource) -> Option<&Figure> {
+        self.bound(resource).and_then(|b| b.share.as_ref())
+    }
+}
+
+/// The measured time of one call.
+pub(crate) fn time(sheet: &FactSheet) -> Option<Figure> {
+    let t = sheet.timing.as_ref()?;
+    let figure = sheet.figure("timing.median_us", "time of one call", t.median_us?, Unit::Microseconds);
+    Some(match (t.low_us, t.high_us) {
+        (Some(low), Some(high)) => figure.with_spread(low, high, t.spread.clone().unwrap_or_default()),
+        _ => figure,
+    })
+}
+
+/// All accountings that the facts allow.
+pub(crate) fn account(sheet: &FactSheet, work: &Work, ceilings: &Ceilings) -> Accounts {
+    let mut a = Accounts {
+        bounds: Vec::new(),
+        compute_roof: None,
+        compute_parts: Vec::new(),
+        hbm_roof: ceilings.hbm(work.read_share).map(|(k, f)| (k, f.clone())),
+        roofs_used: Vec::new(),
+        time_us: time(sheet),
+        assumptions: Vec::new(),
+    };
+    memory(&mut a, sheet, work, ceilings);
+    arithmetic(&mut a, work, ceilings);
+    terms(&mut a, sheet, ceilings);
+    a
+}
+
+fn push(a: &mut Accounts, resource: Resource, name: &str, how: String, work: &Figure, roof: &Figure) {
+    let us = work.value / roof.value * 1e6;
+    let time = Figure::computed(name, us, Unit::Microseconds, &how, &[work, roof]);
+    push_time(a, resource, name, how, time);
+}
+
+fn push_time(a: &mut Accounts, resource: Resource, name: &str, how: String, time: Figure) {
+    let share = a.time_us.as_ref().map(|measured| {
+        let what = format!("{name} bound over the measured time");
+        Figure::computed(&what, time.value / measured.value, Unit::Ratio, &what, &[&time, measured])
+    });
+    a.bounds.push(Bound { resource, name: name.to_owned(), how, time, share });
+}
+
+fn memory(a: &mut Accounts, sheet: &FactSheet, work: &Work, ceilings: &Ceilings) {
+    if let Some((kind, roof)) = a.hbm_roof.clone() {
+        a.roofs_used.push(kind);
+        let rate = per_second(&roof);
+        let how = format!("{} useful at {rate} ({})", bytes(work.hbm_bytes.value), kind.as_str());
+        push(a, Resource::Hbm, "HBM", how, &work.hbm_bytes, &roof);
+        if let Some(moved) = moved_bytes(sheet) {
+            let how = format!("{} moved, as counted, at {rate} ({})", bytes(moved.value), kind.as_str());
+            push(a, Resource::HbmTraffic, "HBM traffic as counted", how, &moved, &roof);
+        }
+    }
+    let dataflow = sheet.dataflow.as_ref();
+    let counted_l2 =
+        sheet.profiler.as_ref().and_then(|p| p.metrics.as_ref()?.get("lts__t_bytes.sum").copied());
+    let l2 = match dataflow.and_then(|d| d.l2_bytes) {
+        Some(b) => Some(sheet.figure("dataflow.l2_bytes", "L2 bytes", b, Unit::Bytes)),
+        None => {
+            counted_l2.map(|b| sheet.figure("profiler.metrics.lts__t_bytes.sum", "L2 bytes", b, Unit::Bytes))
+        }
+    };
+    if let (Some(moved), Some(roof)) = (l2, ceilings.roof(RoofKind::L2Read).cloned()) {
+        let how = format!("{} at {}", bytes(moved.value), per_second(&roof));
+        push(a, Resource::L2, "L2", how, &moved, &roof);
+    }
+    if let (Some(b), Some(roof)) =
+        (dataflow.and_then(|d| d.shared_bytes), ceilings.roof(RoofKind::SharedRead).cloned())
+    {
+        let moved = sheet.figure("dataflow.shared_bytes", "shared-memory bytes", b, Unit::Bytes);
+        let how = format!("{} at {}", bytes(b), per_second(&roof));
+        push(a, Resource::Shared, "shared memory", how, &moved, &roof);
+    }
+}
+
+/// Device-memory traffic: counted by the profiler, else useful bytes plus stated intermediates.
+pub(crate) fn moved_bytes(sheet: &FactSheet) -> Option<Figure> {
+    let counted = metrics::dram_bytes(sheet.profiler.as_ref()?.metrics.as_ref()?)?;
+    Some(sheet.figure("profiler.metrics.dram__bytes.sum", "HBM bytes counted", counted, Unit::Bytes))
+}
+
+fn arithmetic(a: &mut Accounts, work: &Work, ceilings: &Ceilings) {
+    let mut seconds = 0.0;
+    let mut known = true;
+    let mut roofs: Vec<Figure> = Vec::new();
+    for part in &work.parts {
+        let Some((kind, roof, note)) = ceilings.math(part.math, part.tensor) else {
+            known = false;
+            continue;
+        };
+        seconds += part.flop / roof.value;
+        a.assumptions.extend(note);
+        a.roofs_used.push(kind);
+        a.compute_parts.push((format!("{}, {}", part.what, kind.as_str()), roof.clone()));
+        roofs.push(roof);
+    }
+    if known && seconds > 0.0 && work.flop.value > 0.0 {
+        let how = match a.compute_parts.as_slice() {
+            [(name, _)] => name.clone(),
+            parts => {
+                let names: Vec<&str> = parts.iter().map(|(n, _)| n.as_str()).collect();
+                format!("harmonic mean over the operations of {}", names.join(" and "))
+            }
+        };
+        let inputs: Vec<&Figure> = roofs.iter().collect();
+        let roof = Figure::computed(
+            "arithmetic roof",
+            work.flop.value / seconds,
+            Unit::FlopPerSecond,
+            &how,
+            &inputs,
+        );
+        let line = format!("{} at {} ({how})", crate::work::flop_text(work.flop.value), per_second(&roof));
+        push(a, Resource::Compute, "arithmetic", line, &work.flop, &roof);
+        a.compute_roof = Some(roof);
+    } else if known {
+        // No operations at all: the roof still places the ridge.
+        a.compute_roof = roofs.first().cloned();
+    }
+    if let (Some(count), Some(roof)) = (&work.ex2, ceilings.roof(RoofKind::Ex2).cloned()) {
+        let how = format!("{:.3e} exp2 at {:.3e} a second", count.value, roof.value);
+        push(a, Resource::Xu, "exp2 on the XU pipe", how, count, &roof);
+    }
+}
+
+/// Terms that are no throughput: launch, waves, communication, transfers, chains.
+fn terms(a: &mut Accounts, sheet: &FactSheet, ceilings: &Ceilings) {
+    let timing = sheet.timing.clone().unwrap_or_default();
+    if let Some(latency) = ceilings.roof(RoofKind::LaunchLatency).cloned() {
+        let kernels = timing.kernels.unwrap_or(1.0);
+        let count = if timing.kernels.is_some() {
+            sheet.figure("timing.kernels", "kernels a call", kernels, Unit::Count)
+        } else {
+            let why = Provenance::assumed("one kernel a call, as `timing.kernels` is not stated");
+            Figure::new("kernels a call", kernels, Unit::Count, why)
+        };
+        let how = format!("{kernels} launches x {:.2} us", latency.value * 1e6);
+        let us = kernels * latency.value * 1e6;
+        let time = Figure::computed("launch", us, Unit::Microseconds, &how, &[&count, &latency]);
+        push_time(a, Resource::Launch, "launch", how, time);
+    }
+    if let (Some(fill), Some(compute)) = (sm_fill(sheet, ceilings), a.bound(Resource::Compute).cloned()) {
+        let efficiency = wave_efficiency(sheet, ceilings).unwrap_or_else(|| fill.clone());
+        if efficiency.value < 1.0 {
+            let why = Provenance::modelled(
+                "arithmetic spread over the SMs that hold a CTA, every CTA alike; error not known",
+            );
+            let model = Figure::new("wave model", 1.0, Unit::Ratio, why);
+            let us = compute.time.value / efficiency.value;
+            let how = format!(
+                "{:.1} us of arithmetic on the {:.0} % of SM-waves that hold a CTA",
+                compute.time.value,
+                efficiency.value * 100.0
+            );
+            let inputs = [&compute.time, &efficiency, &model];
+            let time = Figure::computed("wave quantisation", us, Unit::Microseconds, &how, &inputs);
+            push_time(a, Resource::Waves, "arithmetic with these waves", how, time);
+        }
+    }
+    let direct = [
+        (Resource::Communication, "communication", "timing.communication_us", timing.communication_us),
+        (Resource::HostTransfer, "host-device transfers", "timing.host_transfer_us", timing.host_transfer_us),
+        (Resource::Submission, "submission by the host", "timing.submission_us", timing.submission_us),
+    ];
+    for (resource, name, path, value) in direct {
+        if let Some(us) = value {
+            let time = sheet.figure(path, name, us, Unit::Microseconds);
+            push_time(a, resource, name, "as stated".to_owned(), time);
+        }
+    }
+    if let Some(d) = &sheet.dataflow
+        && let (Some(length), Some(ns)) = (d.chain_length, d.chain_latency_ns)
+    {
+        let time =
+            sheet.figure("dataflow.chain_length", "dependency chain", length * ns / 1e3, Unit::Microseconds);
+        let how = format!("{length} dependent loads x {ns} ns");
+        push_time(a, Resource::Chain, "dependency chain", how, time);
+    }
+}
+
+fn grid(sheet: &FactSheet) -> Option<Figure> {
+    let i = sheet.implementation.as_ref();
+    let count = |path: &str, value: f64| sheet.figure(path, "CTAs", value, Unit::Count);
+    if let Some(tiles) = i.and_then(|i| i.tiles) {
+        return Some(count("implementation.tiles", tiles));
+    }
+    if let Some(grid) = i.and_then(|i| i.grid_ctas) {
+        return Some(count("implementation.grid_ctas", grid));
+    }
+    let metrics = sheet.profiler.as_ref()?.metrics.as_ref()?;
+    metrics.get("launch__grid_size").map(|g| count("profiler.metrics.launch__grid_size", *g))
+}
+
+fn sm_count(sheet: &FactSheet, ceilings: &Ceilings) -> Option<Figure> {
+    let stated = sheet.device.as_ref().and_then(|d| d.sm_count);
+    stated
+        .map(|n| sheet.figure("device.sm_count", "SM count", n, Unit::Count))
+        .or_else(|| ceilings.sm_count.clone())
+}
+
+/// CTAs (or tiles) over SMs: below 1, SMs stay empty.
+pub(crate) fn sm_fill(sheet: &FactSheet, ceilings: &Ceilings) -> Option<Figure> {
+    let (grid, sms) = (grid(sheet)?, sm_count(sheet, ceilings)?);
+    Some(Figure::computed(
+        "CTAs over SMs",
+        grid.value / sms.value,
+        Unit::Ratio,
+        &format!("{} CTAs over {} SMs", grid.value, sms.value),
+        &[&grid, &sms],
+    ))
+}
+
+/// Work over capacity of the waves that the grid needs; a persistent kernel's waves are those of its tiles.
+pub(crate) fn wave_efficiency(sheet: &FactSheet, ceilings: &Ceilings) -> Option<Figure> {
+    let (grid, sms) = (grid(sheet)?, sm_count(sheet, ceilings)?);
+    let i = sheet.implementation.as_ref();
+    let metrics = sheet.profiler.as_ref().and_then(|p| p.metrics.as_ref());
+    let persistent = i.and_then(|i| i.persistent).unwrap_or(false);
+    if persistent && i.and_then(|i| i.tiles).is_none() {
+        return None;
+    }
+    let resident = if persistent {
+        Some(1.0)
+    } else {
+        i.and_then(|i| i.ctas_per_sm).or_else(|| metrics.and_then(metrics::ctas_per_sm))
+    };
+    // Without the residency, a grid of at most one CTA an SM is one wave; a larger one is not known.
+    let resident = resident.or((grid.value <= sms.value).then_some(1.0))?;
+    let waves = grid.value / (sms.value * resident);
+    let per_sm = grid.value / sms.value;
+    // All resident at once: the fullest SM decides. More than one wave: the last one decides.
+    let (value, how) = if waves <= 1.0 {
+        (per_sm / per_sm.ceil(), format!("{per_sm:.2} CTAs an SM, {} on the fullest", per_sm.ceil()))
+    } else {
+        let capacity = sms.value * resident;
+        (waves / waves.ceil(), format!("{waves:.2} waves of {capacity} CTAs take {}", waves.ceil()))
+    };
+    Some(Figure::computed("wave efficiency", value, Unit::Ratio, &how, &[&grid, &sms]))
+}
+
+/// Bounds that the measured time beats, beyond its own spread.
+pub(crate) fn contradictions(a: &Accounts, sheet: &FactSheet) -> Vec<Contradiction> {
+    let spread = a.time_us.as_ref().and_then(|t| t.spread.as_ref().map(|s| (s.high - s.low) / 2.0 / t.value));
+    let tolerance = spread.unwrap_or(0.0).max(0.02);
+    let mut found: Vec<Contradiction> = Vec::new();
+    for bound in &a.bounds {
+        let Some(share) = bound.share.as_ref().filter(|s| s.value > 1.0 + tolerance) else { continue };
+        let causes = match bound.resource {
+            Resource::Hbm => vec![
+                "part of the traffic never reached device memory (L2 held it)".to_owned(),
+                "the ceiling is too low: another transfer direction, a memory clock above the data sheet's"
+                    .to_owned(),
+                "the useful bytes are overcounted".to_owned(),
+            ],
+            Resource::HbmTraffic => vec![
+                "the ceiling is too low for this mix of reads and writes".to_owned(),
+                "the profiled launch and the timed one differ (cache state, clocks)".to_owned(),
+            ],
+            Resource::Compute | Resource::Xu => vec![
+                "the clock was above the one behind the ceiling".to_owned(),
+                "sparsity, a narrower format, or fewer operations than counted".to_owned(),
+                "the ceiling's own kernel does not reach the peak".to_owned(),
+            ],
+            _ => vec!["the model behind this bound does not hold here".to_owned()],
+        };
+        found.push(Contradiction {
+            what: format!(
+                "the {} bound is {:.1} us and the measured time {:.1} us: {:.0} % of a ceiling",
+                bound.name,
+                bound.time.value,
+                a.time_us.as_ref().map_or(0.0, |t| t.value),
+                share.value * 100.0
+            ),
+            figure: share.clone(),
+            causes,
+        });
+    }
+    if let Some(metrics) = sheet.profiler.as_ref().and_then(|p| p.metrics.as_ref()) {
+        for (name, value) in metrics {
+            if (name.ends_with(".pct") || name.contains("pct_of_peak")) && *value > 100.0 {
+                let path = format!("profiler.metrics.{name}");
+                found.push(Contradiction {
+                    what: format!("{name} reads {value:.2} %, more than a whole"),
+                    figure: sheet.figure(&path, name, *value, Unit::Percent),
+                    causes: vec![
+                        "counters of one ratio were collected in different passes; the pass-to-pass difference shows".to_owned(),
+                    ],
+                });
+            }
+        }
+    }
+    found
+}
+
+/// A rate as people read it.
+pub(crate) fn per_second(f: &Figure) -> String {
+    let units = match f.unit {
+        Unit::BytesPerSecond => [(1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s")],
+        _ => [(1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s")],
+    };
+    scaled(f.value, &units, if f.unit == Unit::BytesPerSecond { "B/s" } else { "FLOP/s" })
+}

@@ -1,0 +1,174 @@
+//! Candidates of the arithmetic side: the roof itself, its instructions and tiles, overlap, roles, other pipes.
+
+use super::{BottleneckClass, CandidateSpec, experiment, made, share, shortfall};
+use crate::conditions::{FLAG, NCU_60, NCU_80, Source, above, below};
+use crate::signals::Signal as S;
+
+/// The candidates; among equals the earlier one is proposed first.
+pub(super) const CANDIDATES: &[CandidateSpec] = &[
+    CandidateSpec {
+        id: "arithmetic_roof",
+        class: BottleneckClass::TensorThroughput,
+        title: "the arithmetic roof: the useful operations fill their pipe",
+        fix: "fewer operations (algebra, masking, sparsity of the problem) or a faster format",
+        checks: &[],
+        supports: &[above(S::ComputeBusy, 0.6, NCU_60)],
+        against: &[below(S::ComputeBusy, 0.6, NCU_60)],
+        claim: share!(ComputeBusy),
+        experiment: experiment(
+            "raise the SM clock limit by 5 % (or lower it), all else fixed: a kernel at its arithmetic roof follows",
+            Some("nvidia-smi --lock-gpu-clocks=MHZ"),
+            0.05,
+        ),
+    },
+    CandidateSpec {
+        id: "no_matrix_instructions",
+        class: BottleneckClass::TensorThroughput,
+        title: "tensor-core work without this generation's matrix instructions",
+        fix: "use WGMMA (9.0), tcgen05 (10.x) or mma.sync (elsewhere) for the products",
+        checks: &["no_tensor_instructions"],
+        supports: &[],
+        against: &[above(S::ComputeBusy, 0.6, NCU_60)],
+        claim: |s| match s.get(S::TensorInstructions) {
+            Some(v) if v < 0.5 => made(
+                s,
+                1.0 - s.get(S::ComputeShare)?,
+                "time beyond the products at the tensor roof",
+                &[S::ComputeShare, S::TensorInstructions],
+            ),
+            // Without WGMMA, mma.sync reaches about two thirds of Hopper's rate (FlashAttention-3's authors).
+            _ if s.get(S::LegacyMma)? > 0.5 => made(
+                s,
+                s.get(S::Gap)? / 3.0,
+                "a third of the rate that mma.sync leaves",
+                &[S::Gap, S::LegacyMma],
+            ),
+            _ => None,
+        },
+        experiment: experiment(
+            "replace the inner product by the native matrix instruction, same tiles",
+            Some("kbt sass metrics shows the instructions"),
+            0.8,
+        ),
+    },
+    CandidateSpec {
+        id: "tile_waste",
+        class: BottleneckClass::TensorThroughput,
+        title: "padded tiles",
+        fix: "a tile that divides the shape, or a second tile for the edge",
+        checks: &["tile_use"],
+        supports: &[],
+        against: &[],
+        claim: shortfall!(TileUse, "padding within the tiles"),
+        experiment: experiment("run the nearest shape that the tile divides", None, 1.0),
+    },
+    CandidateSpec {
+        id: "no_overlap",
+        class: BottleneckClass::Overlap,
+        title: "load, arithmetic and store take turns",
+        fix: "a multi-stage pipeline with TMA or cp.async, then warp roles",
+        checks: &["no_overlap", "warp_roles"],
+        supports: &[],
+        against: &[
+            above(S::ComputeBusy, 0.8, NCU_80),
+            above(S::HbmBusy, 0.8, NCU_80),
+            above(S::WarpSpecialized, 0.5, FLAG),
+        ],
+        claim: share!(Gap),
+        experiment: experiment("one more pipeline stage, same tile and grid", None, 0.4),
+    },
+    CandidateSpec {
+        id: "role_imbalance",
+        class: BottleneckClass::RoleBalance,
+        title: "warp roles wait for each other",
+        fix: "move work between roles, or change how many warps a role has",
+        checks: &[],
+        supports: &[below(
+            S::RoleBusy,
+            0.8,
+            Source::Assumed("where the busiest role idles a fifth of the time, no role is the limit"),
+        )],
+        against: &[above(
+            S::RoleBusy,
+            0.95,
+            Source::Assumed("a role that is never idle is the limit itself"),
+        )],
+        claim: |s| match s.get(S::RoleBusy) {
+            Some(busiest) => made(s, 1.0 - busiest, "idle time of the busiest role", &[S::RoleBusy]),
+            // Not traced yet: of a kernel with roles, all the idle time may be theirs.
+            None if s.get(S::WarpSpecialized)? > 0.5 => {
+                made(s, s.get(S::Gap)?, "idle time of a kernel with roles", &[S::Gap, S::WarpSpecialized])
+            }
+            None => None,
+        },
+        experiment: experiment(
+            "give the waited-for role one more warp (or one stage of its buffer)",
+            Some("kbt trace stats TRACE, before and after"),
+            0.5,
+        ),
+    },
+    CandidateSpec {
+        id: "xu_pipe",
+        class: BottleneckClass::InstructionPipe,
+        title: "the XU pipe: exp2, reciprocals, slow conversions",
+        fix: "fewer transcendentals: fold scales into exp2, a polynomial on the FMA pipe, packed conversions on the ALU",
+        checks: &[],
+        supports: &[above(S::XuBusy, 0.6, NCU_60)],
+        against: &[below(S::XuBusy, 0.6, NCU_60)],
+        claim: share!(XuBusy),
+        experiment: experiment(
+            "replace every exp2 by one FMA (wrong results, right timing)",
+            Some("kbt microbench run --only '^ex2' gives the rate alone and mixed"),
+            0.4,
+        ),
+    },
+    CandidateSpec {
+        id: "alu_pipe",
+        class: BottleneckClass::InstructionPipe,
+        title: "the ALU pipe: integer, compare, packed conversions",
+        fix: "fewer address and conversion instructions, or the same on another pipe",
+        checks: &[],
+        supports: &[above(S::AluBusy, 0.6, NCU_60)],
+        against: &[below(S::AluBusy, 0.6, NCU_60)],
+        claim: share!(AluBusy),
+        experiment: experiment(
+            "remove the address arithmetic of one operand from the loop",
+            Some("kbt sass metrics LISTING shows the pipes"),
+            0.4,
+        ),
+    },
+    CandidateSpec {
+        id: "fma_pipe",
+        class: BottleneckClass::InstructionPipe,
+        title: "the FMA pipe, with other than the useful arithmetic",
+        fix: "fewer scalar operations around the products",
+        checks: &[],
+        supports: &[above(S::FmaBusy, 0.6, NCU_60)],
+        against: &[below(S::FmaBusy, 0.6, NCU_60)],
+        claim: |s| {
+            let useful = if s.get(S::TensorKernel)? > 0.5 { 0.0 } else { s.get(S::ComputeShare)? };
+            made(
+                s,
+                s.get(S::FmaBusy)? - useful,
+                "FMA pipe time that is not the useful arithmetic",
+                &[S::FmaBusy, S::ComputeShare],
+            )
+        },
+        experiment: experiment(
+            "remove one scalar operation an element",
+            Some("kbt sass metrics LISTING shows the pipes"),
+            0.4,
+        ),
+    },
+    CandidateSpec {
+        id: "warp_divergence",
+        class: BottleneckClass::InstructionPipe,
+        title: "divergent warps",
+        fix: "sort or bin the work so that a warp takes one path",
+        checks: &["warp_divergence"],
+        supports: &[],
+        against: &[],
+        claim: |s| made(s, 1.0 - s.get(S::ThreadsPerInst)? / 32.0, "lanes that idle", &[S::ThreadsPerInst]),
+        experiment: experiment("feed inputs that take one path only", None, 0.8),
+    },
+];

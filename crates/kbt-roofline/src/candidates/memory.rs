@@ -1,0 +1,225 @@
+//! Candidates of the memory side: device memory, access patterns, latency, the levels on chip.
+
+use super::{BottleneckClass, CandidateSpec, experiment, made, share};
+use crate::conditions::{FLAG, NCU_60, NCU_80, Source, above, below};
+use crate::signals::Signal as S;
+
+const REDUNDANT: Source =
+    Source::Assumed("traffic past a quarter more than compulsory is to be removed first");
+const CONFLICTS: Source = Source::Assumed("one wavefront in five replayed");
+const REUSE: Source = Source::Assumed(
+    "an SM starts one load and four FMAs of a warp a clock: fewer than four FMAs a load and the loads limit",
+);
+const SMALL: Source = Source::Assumed("a twentieth of the time cannot be the bottleneck");
+
+/// The candidates; among equals the earlier one is proposed first.
+pub(super) const CANDIDATES: &[CandidateSpec] = &[
+    CandidateSpec {
+        id: "redundant_traffic",
+        class: BottleneckClass::MemoryTraffic,
+        title: "device memory moves bytes that the operator does not need moved",
+        fix: "keep the reused operand or the intermediate on chip: fuse, or hold it in registers, shared memory or a cluster",
+        checks: &["repeated_traffic", "intermediates_in_hbm"],
+        supports: &[],
+        against: &[below(
+            S::HbmBusy,
+            0.3,
+            Source::Assumed("device memory idle two thirds of the time cannot be the limit"),
+        )],
+        claim: |s| {
+            let busy = s.get(S::HbmBusy)?;
+            let extra = match (s.get(S::TrafficRatio), s.get(S::IntermediateRatio)) {
+                (Some(ratio), _) => 1.0 - 1.0 / ratio.max(1.0),
+                (None, Some(extra)) => extra / (1.0 + extra),
+                _ => return None,
+            };
+            made(
+                s,
+                busy * extra,
+                "device-memory time of bytes beyond the useful ones",
+                &[S::HbmBusy, S::TrafficRatio, S::IntermediateRatio],
+            )
+        },
+        experiment: experiment(
+            "keep the re-read operand or intermediate on chip (one fusion), same grid and tiles",
+            None,
+            1.0,
+        ),
+    },
+    CandidateSpec {
+        id: "hbm_bandwidth",
+        class: BottleneckClass::MemoryTraffic,
+        title: "device-memory bandwidth",
+        fix: "move fewer useful bytes: a narrower format, fusion with a neighbour, reuse across calls",
+        checks: &[],
+        supports: &[above(S::HbmBusy, 0.6, NCU_60)],
+        against: &[below(S::HbmBusy, 0.6, NCU_60), above(S::TrafficRatio, 1.25, REDUNDANT)],
+        claim: |s| {
+            let useful = s.get(S::HbmBusy)? / s.get(S::TrafficRatio).unwrap_or(1.0).max(1.0);
+            made(s, useful, "device-memory time of the useful bytes", &[S::HbmBusy, S::TrafficRatio])
+        },
+        experiment: experiment(
+            "halve the bytes of the largest tensor (store it in half the width), same arithmetic and grid",
+            None,
+            0.4,
+        ),
+    },
+    CandidateSpec {
+        id: "wide_dtype",
+        class: BottleneckClass::MemoryTraffic,
+        title: "inputs stored wider than needed",
+        fix: "store the inputs in the format that the arithmetic or the accuracy needs",
+        checks: &["wide_dtype"],
+        supports: &[],
+        against: &[below(
+            S::HbmBusy,
+            0.3,
+            Source::Assumed("device memory idle two thirds of the time cannot be the limit"),
+        )],
+        claim: |s| {
+            let (busy, width) = (s.get(S::HbmBusy)?, s.get(S::StorageWidth)?);
+            made(
+                s,
+                busy * (1.0 - 1.0 / width.max(1.0)),
+                "device-memory time of bits beyond those that suffice",
+                &[S::HbmBusy, S::StorageWidth],
+            )
+        },
+        experiment: experiment("store the inputs in the sufficient format, convert in registers", None, 0.8),
+    },
+    CandidateSpec {
+        id: "uncoalesced_access",
+        class: BottleneckClass::AccessPattern,
+        title: "uncoalesced access: a warp touches more sectors than its data fills",
+        fix: "make neighbouring threads touch neighbouring addresses: transpose through shared memory, change the layout",
+        checks: &["uncoalesced"],
+        supports: &[],
+        against: &[],
+        claim: |s| match s.get(S::SectorExcess) {
+            Some(excess) => {
+                made(s, 1.0 - 1.0 / excess.max(1.0), "sectors beyond the least number", &[S::SectorExcess])
+            }
+            None if s.get(S::Strided)? > 0.5 => made(
+                s,
+                1.0 - s.get(S::HbmShare)?,
+                "time beyond the useful bytes at the roof",
+                &[S::HbmShare, S::Strided],
+            ),
+            None => None,
+        },
+        experiment: experiment("give the same kernel a contiguous copy of the strided tensor", None, 0.7),
+    },
+    CandidateSpec {
+        id: "memory_latency",
+        class: BottleneckClass::MemoryLatency,
+        title: "too few memory requests in flight",
+        fix: "more bytes in flight: wider loads, unrolling, a deeper pipeline, more resident warps",
+        checks: &["request_concurrency"],
+        supports: &[],
+        against: &[above(S::HbmBusy, 0.8, NCU_80)],
+        claim: |s| match s.get(S::InFlight) {
+            Some(ratio) => {
+                made(s, (1.0 - ratio).max(0.0), "bytes in flight that are missing", &[S::InFlight])
+            }
+            None => {
+                let share = s.get(S::LongScoreboard)? * s.get(S::Gap)?;
+                made(s, share, "idle time in which warps wait for memory", &[S::LongScoreboard, S::Gap])
+            }
+        },
+        experiment: experiment(
+            "double the loads in flight (unroll by two, or one more pipeline stage)",
+            Some("kbt microbench run --only '^ceiling:hbm' gives the bandwidth to reach"),
+            0.5,
+        ),
+    },
+    CandidateSpec {
+        id: "dependency_chain",
+        class: BottleneckClass::MemoryLatency,
+        title: "a chain of dependent loads",
+        fix: "shorten the chain or run several chains at once",
+        checks: &[],
+        supports: &[above(S::ChainShare, 0.5, Source::Assumed("half of the time"))],
+        against: &[
+            below(S::ChainShare, 0.2, Source::Assumed("a fifth of the time")),
+            below(S::DependentChain, 0.5, FLAG),
+        ],
+        claim: share!(ChainShare),
+        experiment: experiment("run two independent chains in one thread", None, 0.4),
+    },
+    CandidateSpec {
+        id: "l2_bandwidth",
+        class: BottleneckClass::OnChipTraffic,
+        title: "L2 bandwidth",
+        fix: "larger tiles, multicast within a cluster, an order of tiles that reuses what is near",
+        checks: &[],
+        supports: &[above(S::L2Busy, 0.6, NCU_60)],
+        against: &[below(S::L2Busy, 0.6, NCU_60)],
+        claim: share!(L2Busy),
+        experiment: experiment("double the tile along the reused dimension", None, 0.4),
+    },
+    CandidateSpec {
+        id: "l1_lsu_pressure",
+        class: BottleneckClass::OnChipTraffic,
+        title: "the load-store pipe or L1: too many load instructions for the arithmetic",
+        fix: "reuse in registers (register blocking), wider loads, TMA in place of per-thread copies",
+        checks: &[],
+        supports: &[
+            above(S::LsuBusy, 0.8, NCU_80),
+            above(S::L1Busy, 0.8, NCU_80),
+            below(S::FmaPerLoad, 4.0, REUSE),
+        ],
+        against: &[
+            below(S::LsuBusy, 0.6, NCU_60),
+            below(S::L1Busy, 0.6, NCU_60),
+            above(S::FmaPerLoad, 4.0, REUSE),
+        ],
+        claim: |s| {
+            if let Some(busiest) = [S::LsuBusy, S::L1Busy].iter().filter_map(|x| s.get(*x)).reduce(f64::max) {
+                return made(s, busiest, "the busier of LSU and L1", &[S::LsuBusy, S::L1Busy]);
+            }
+            // sm__throughput names no unit: with few FMAs a load, what is busy beside them is the loads.
+            (s.get(S::FmaPerLoad)? < 4.0).then_some(())?;
+            made(
+                s,
+                s.get(S::BusyNotUseful)?,
+                "the SM is busy with other than the useful arithmetic",
+                &[S::BusyNotUseful, S::FmaPerLoad],
+            )
+        },
+        experiment: experiment("compute a 2 x 2 block of outputs a thread from the same loads", None, 0.45),
+    },
+    CandidateSpec {
+        id: "shared_bank_conflicts",
+        class: BottleneckClass::OnChipTraffic,
+        title: "bank conflicts in shared memory",
+        fix: "swizzle or pad the shared-memory layout",
+        checks: &[],
+        supports: &[above(S::ConflictShare, 0.2, CONFLICTS)],
+        against: &[
+            below(S::ConflictShare, 0.05, SMALL),
+            below(S::L1Busy, 0.3, Source::Assumed("L1 idle two thirds of the time hides its conflicts")),
+        ],
+        claim: |s| {
+            let conflicts = s.get(S::ConflictShare)?;
+            let busy = s.get(S::L1Busy).unwrap_or_else(|| 1.0 - s.get(S::HbmShare).unwrap_or(0.0));
+            made(
+                s,
+                conflicts * busy,
+                "L1 time of replayed wavefronts",
+                &[S::ConflictShare, S::L1Busy, S::HbmShare],
+            )
+        },
+        experiment: experiment("pad each row of the shared tile by one access width", None, 0.8),
+    },
+    CandidateSpec {
+        id: "shared_bandwidth",
+        class: BottleneckClass::OnChipTraffic,
+        title: "shared-memory bandwidth",
+        fix: "fewer shared-memory passes: operands in registers, B shared by two warpgroups, larger MMA tiles",
+        checks: &[],
+        supports: &[above(S::SharedShare, 0.6, NCU_60)],
+        against: &[below(S::SharedShare, 0.6, NCU_60)],
+        claim: share!(SharedShare),
+        experiment: experiment("keep one operand in registers between two MMAs", None, 0.25),
+    },
+];

@@ -1,0 +1,390 @@
+//! What the device can do, as the triage uses it: one figure for each roof, from the strongest source at hand.
+//! Measured and recorded figures come first; published ones fill the gaps and are called assumptions.
+
+use crate::dtype::MathType;
+use crate::facts::FactSheet;
+use crate::published::{self, Part};
+use kbt_device::{Arch, CeilingKind, DeviceProfile};
+use kbt_evidence::{Figure, Known, Provenance, Unit};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What a roof limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum RoofKind {
+    /// Device memory by its data sheet, whatever the direction.
+    HbmPeak,
+    /// Bytes read from device memory a second.
+    HbmRead,
+    /// Bytes written to device memory a second.
+    HbmWrite,
+    /// Bytes read plus written by a copy a second.
+    HbmCopy,
+    /// Bytes read from L2 a second.
+    L2Read,
+    /// Bytes read from shared memory a second, all SMs.
+    SharedRead,
+    /// TF32 matrix products.
+    TensorTf32,
+    /// bf16 or f16 matrix products with f32 accumulation.
+    TensorBf16,
+    /// FP8 matrix products.
+    TensorFp8,
+    /// FP4 matrix products.
+    TensorFp4,
+    /// 8-bit integer matrix products.
+    TensorInt8,
+    /// FP32 arithmetic, an FMA counted as two.
+    Fp32,
+    /// FP64 arithmetic.
+    Fp64,
+    /// exp2 results a second on the XU pipe, all SMs.
+    Ex2,
+    /// Time of an empty launch.
+    LaunchLatency,
+}
+
+impl RoofKind {
+    /// The name in files and reports.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::HbmPeak => "HBM, data sheet",
+            Self::HbmRead => "HBM read",
+            Self::HbmWrite => "HBM write",
+            Self::HbmCopy => "HBM copy",
+            Self::L2Read => "L2 read",
+            Self::SharedRead => "shared memory",
+            Self::TensorTf32 => "tensor tf32",
+            Self::TensorBf16 => "tensor bf16",
+            Self::TensorFp8 => "tensor fp8",
+            Self::TensorFp4 => "tensor fp4",
+            Self::TensorInt8 => "tensor int8",
+            Self::Fp32 => "FP32 on the FMA pipe",
+            Self::Fp64 => "FP64",
+            Self::Ex2 => "exp2 on the XU pipe",
+            Self::LaunchLatency => "launch latency",
+        }
+    }
+
+    const fn unit(self) -> Unit {
+        match self {
+            Self::HbmPeak
+            | Self::HbmRead
+            | Self::HbmWrite
+            | Self::HbmCopy
+            | Self::L2Read
+            | Self::SharedRead => Unit::BytesPerSecond,
+            Self::LaunchLatency => Unit::Seconds,
+            _ => Unit::FlopPerSecond,
+        }
+    }
+
+    const fn of(kind: CeilingKind) -> Option<Self> {
+        Some(match kind {
+            CeilingKind::HbmRead => Self::HbmRead,
+            CeilingKind::HbmWrite => Self::HbmWrite,
+            CeilingKind::HbmCopy => Self::HbmCopy,
+            CeilingKind::L2Read => Self::L2Read,
+            CeilingKind::SharedRead => Self::SharedRead,
+            CeilingKind::TensorBf16 => Self::TensorBf16,
+            CeilingKind::TensorFp8 => Self::TensorFp8,
+            CeilingKind::TensorFp4 => Self::TensorFp4,
+            CeilingKind::Fp32 => Self::Fp32,
+            CeilingKind::Fp64 => Self::Fp64,
+            CeilingKind::LaunchLatency => Self::LaunchLatency,
+            _ => return None,
+        })
+    }
+}
+
+/// The ceilings of one device.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ceilings {
+    /// The device, by its own name or the part's.
+    pub device: String,
+    /// Its compile target.
+    pub arch: Arch,
+    /// SMs.
+    pub sm_count: Option<Figure>,
+    /// The SM clock that rates are turned into time with.
+    pub sm_clock_mhz: Option<Figure>,
+    /// Power limit.
+    pub power_limit_w: Option<Figure>,
+    /// What sources disagree on, for the reader.
+    pub disputes: Vec<String>,
+    roofs: BTreeMap<RoofKind, Figure>,
+}
+
+impl Ceilings {
+    /// The ceilings of a profile, gaps filled with the published figures of the same part.
+    #[must_use]
+    pub fn from_profile(profile: &DeviceProfile) -> Self {
+        let name = profile.device.as_deref().unwrap_or(&profile.name);
+        let plain = |name: &str, value: f64, unit| Figure::new(name, value, unit, profile.provenance.clone());
+        let mut found = Self {
+            device: name.to_owned(),
+            arch: profile.arch,
+            sm_count: profile.sm_count.map(|n| plain("SM count", f64::from(n), Unit::Count)),
+            sm_clock_mhz: profile.sm_clock_mhz.map(|c| plain("SM clock", c, Unit::Megahertz)),
+            power_limit_w: None,
+            disputes: Vec::new(),
+            roofs: BTreeMap::new(),
+        };
+        for ceiling in &profile.ceilings {
+            found.add_ceiling(ceiling);
+        }
+        // A bare compile target takes the part that stands for it; a device only its own data sheet.
+        let part = published::part(name)
+            .or_else(|| profile.device.is_none().then(|| published::model_part(profile.arch)).flatten());
+        if let Some(part) = part {
+            found.fill(part);
+        }
+        let ex2 = profile.rates.iter().find(|r| {
+            r.lanes_per_clk_sm.is_some()
+                && (r.instruction.starts_with("ex2.approx") || r.opcode.as_deref() == Some("MUFU.EX2"))
+        });
+        if let Some((row, lanes)) = ex2.and_then(|row| Some((row, row.lanes_per_clk_sm?))) {
+            let rate = Figure::new("ex2 rate", lanes, Unit::LanesPerClkSm, row.provenance.clone());
+            found.add_per_clock(RoofKind::Ex2, &rate, 1.0);
+        }
+        found.fill_arch();
+        found
+    }
+
+    /// The published ceilings of a part.
+    #[must_use]
+    pub fn published(part: &Part) -> Self {
+        let mut found = Self {
+            device: part.name.clone(),
+            arch: part.arch,
+            sm_count: None,
+            sm_clock_mhz: None,
+            power_limit_w: None,
+            disputes: Vec::new(),
+            roofs: BTreeMap::new(),
+        };
+        found.fill(part);
+        found.fill_arch();
+        found
+    }
+
+    /// The same, with what the sheet's own user measured on the same device, where that is better known.
+    #[must_use]
+    pub fn with_sheet(mut self, sheet: &FactSheet) -> Self {
+        for ceiling in &sheet.ceilings {
+            self.add_ceiling(ceiling);
+        }
+        self
+    }
+
+    /// A roof.
+    #[must_use]
+    pub fn roof(&self, kind: RoofKind) -> Option<&Figure> {
+        self.roofs.get(&kind)
+    }
+
+    /// Every roof there is.
+    pub fn roofs(&self) -> impl Iterator<Item = (RoofKind, &Figure)> {
+        self.roofs.iter().map(|(k, f)| (*k, f))
+    }
+
+    /// The device-memory roof for traffic of which `read_share` is reads.
+    #[must_use]
+    pub fn hbm(&self, read_share: f64) -> Option<(RoofKind, &Figure)> {
+        let order = match read_share {
+            r if r >= 0.9 => [RoofKind::HbmRead, RoofKind::HbmCopy, RoofKind::HbmPeak],
+            r if r <= 0.1 => [RoofKind::HbmWrite, RoofKind::HbmCopy, RoofKind::HbmPeak],
+            _ => [RoofKind::HbmCopy, RoofKind::HbmRead, RoofKind::HbmPeak],
+        };
+        let found = || order.iter().filter_map(|k| self.roofs.get(k).map(|f| (*k, f)));
+        // The best known one first; the order above decides among equals.
+        let best = found().map(|(_, f)| f.provenance.kind).max()?;
+        found().find(|(_, f)| f.provenance.kind == best)
+    }
+
+    /// The roof for a kind of matrix or scalar arithmetic, and what had to be assumed to find it.
+    #[must_use]
+    pub fn math(&self, math: MathType, tensor: bool) -> Option<(RoofKind, Figure, Option<String>)> {
+        if !tensor {
+            let kind = if math == MathType::Fp64 { RoofKind::Fp64 } else { RoofKind::Fp32 };
+            return self.roofs.get(&kind).map(|f| (kind, f.clone(), None));
+        }
+        let sm = self.arch.sm;
+        // Formats without a tensor core of their own are multiplied as 16-bit.
+        let (kind, note) = match math {
+            MathType::Fp64 => (RoofKind::Fp64, None),
+            MathType::Fp32 => (RoofKind::Fp32, None),
+            MathType::Tf32 => (RoofKind::TensorTf32, None),
+            MathType::Half => (RoofKind::TensorBf16, None),
+            MathType::Fp8 if sm >= 89 => (RoofKind::TensorFp8, None),
+            MathType::Fp4 if sm >= 100 => (RoofKind::TensorFp4, None),
+            MathType::Int8 => (RoofKind::TensorInt8, None),
+            MathType::Fp8 => {
+                (RoofKind::TensorBf16, Some(format!("{} has no FP8 tensor core: 16-bit products", self.arch)))
+            }
+            MathType::Fp4 => {
+                (RoofKind::TensorBf16, Some(format!("{} has no FP4 tensor core: 16-bit products", self.arch)))
+            }
+        };
+        if let Some(figure) = self.roofs.get(&kind) {
+            return Some((kind, figure.clone(), note));
+        }
+        // Every tensor generation so far runs TF32 at half the 16-bit rate, and FP8 at twice it.
+        let (ratio, what) = match kind {
+            RoofKind::TensorTf32 => (0.5, "tf32 at half the bf16 rate"),
+            RoofKind::TensorFp8 => (2.0, "fp8 at twice the bf16 rate"),
+            _ => return None,
+        };
+        let bf16 = self.roofs.get(&RoofKind::TensorBf16)?;
+        let why = Provenance::assumed(format!("{what}, which no source for this device states"));
+        let provenance = Provenance::computed(what, [("tensor bf16", &bf16.provenance), ("the ratio", &why)]);
+        let figure = Figure::new(kind.as_str(), bf16.value * ratio, Unit::FlopPerSecond, provenance);
+        Some((kind, figure, Some(format!("no {} ceiling is known: taken as {what}", kind.as_str()))))
+    }
+
+    /// Whether every roof among `kinds` was measured, now or in a recording.
+    #[must_use]
+    pub fn measured(&self, kinds: &[RoofKind]) -> bool {
+        kinds.iter().all(|k| self.roofs.get(k).is_some_and(|f| f.provenance.kind.is_measurement()))
+    }
+
+    fn add(&mut self, kind: RoofKind, figure: Figure) {
+        let better = |old: &Figure| figure.provenance.kind > old.provenance.kind;
+        if self.roofs.get(&kind).is_none_or(better) {
+            self.roofs.insert(kind, figure);
+        }
+    }
+
+    fn add_ceiling(&mut self, ceiling: &kbt_device::Ceiling) {
+        let Some(kind) = RoofKind::of(ceiling.kind) else { return };
+        let value = match kind.unit() {
+            Unit::BytesPerSecond => ceiling.bytes_per_s,
+            Unit::Seconds => ceiling.seconds,
+            _ => ceiling.flop_per_s,
+        };
+        if let Some(value) = value {
+            self.add(kind, Figure::new(kind.as_str(), value, kind.unit(), ceiling.provenance.clone()));
+        }
+    }
+
+    fn fill(&mut self, part: &Part) {
+        let plain = |name: &str, value: f64, unit| Figure::new(name, value, unit, part.provenance.clone());
+        self.sm_count.get_or_insert_with(|| plain("SM count", part.sm_count, Unit::Count));
+        self.sm_clock_mhz.get_or_insert_with(|| plain("SM clock", part.sm_clock_mhz, Unit::Megahertz));
+        self.power_limit_w.get_or_insert_with(|| plain("power limit", part.power_limit_w, Unit::Watts));
+        if let Some(what) = &part.disputed {
+            self.disputes.push(format!("{}: {what}", part.name));
+        }
+        for f in part.figures.iter().filter(|f| f.dense) {
+            let provenance = f.provenance.clone().unwrap_or_else(|| part.provenance.clone());
+            if let Some(value) = f.bytes_per_s.or(f.flop_per_s) {
+                self.add(f.kind, Figure::new(f.kind.as_str(), value, f.kind.unit(), provenance));
+            }
+            if let Some(what) = &f.disputed {
+                self.disputes.push(format!("{} {}: {what}", part.name, f.kind.as_str()));
+            }
+        }
+    }
+
+    /// Roofs that follow from the architecture's rates, the SM count and the clock.
+    fn fill_arch(&mut self) {
+        let Some(arch) = published::arch_figures(self.arch) else { return };
+        let rate = |name: &str, value, unit| Figure::new(name, value, unit, arch.provenance.clone());
+        let fp32 = rate("fp32 lanes", arch.fp32_lanes_per_clk_sm, Unit::LanesPerClkSm);
+        self.add_per_clock(RoofKind::Fp32, &fp32, 2.0);
+        let ex2 = rate("ex2 rate", arch.ex2_lanes_per_clk_sm, Unit::LanesPerClkSm);
+        self.add_per_clock(RoofKind::Ex2, &ex2, 1.0);
+        let shared = rate("shared memory", arch.shared_bytes_per_clk_sm, Unit::BytesPerClkSm);
+        self.add_per_clock(RoofKind::SharedRead, &shared, 1.0);
+    }
+
+    fn add_per_clock(&mut self, kind: RoofKind, rate: &Figure, operations: f64) {
+        let (Some(sms), Some(clock)) = (&self.sm_count, &self.sm_clock_mhz) else { return };
+        let value = rate.value * operations * sms.value * clock.value * 1e6;
+        let how = format!("{} x {} SMs x {} MHz", rate.value * operations, sms.value, clock.value);
+        let figure = Figure::computed(kind.as_str(), value, kind.unit(), &how, &[rate, sms, clock]);
+        self.add(kind, figure);
+    }
+}
+
+/// Whether a figure may carry more than an order of magnitude.
+#[must_use]
+pub(crate) fn is_firm(kind: Known) -> bool {
+    kind >= Known::Given
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kbt_device::Ceiling;
+
+    fn recorded() -> Provenance {
+        Provenance::measured("kbt microbench run", "NVIDIA H200", "2026-11-30").read_back()
+    }
+
+    #[test]
+    fn a_recorded_ceiling_comes_before_a_published_one_and_gaps_are_filled() {
+        let mut profile = DeviceProfile::new("h200-sxm", Arch::SM_90A, recorded());
+        profile.device = Some("NVIDIA H200".into());
+        profile.sm_count = Some(132);
+        profile.sm_clock_mhz = Some(1980.0);
+        profile.ceilings.push(Ceiling {
+            kind: CeilingKind::TensorBf16,
+            bytes_per_s: None,
+            flop_per_s: Some(780e12),
+            seconds: None,
+            spread_percent: None,
+            provenance: recorded(),
+        });
+        let c = Ceilings::from_profile(&profile);
+        let bf16 = c.roof(RoofKind::TensorBf16).unwrap();
+        assert_eq!((bf16.value, bf16.provenance.kind), (780e12, Known::Recorded));
+        let (kind, hbm) = c.hbm(0.5).unwrap();
+        assert_eq!((kind, hbm.value), (RoofKind::HbmPeak, 4.8e12));
+        assert_eq!(hbm.provenance.kind, Known::Published);
+        // 16 ex2 lanes x 132 SMs x 1980 MHz, as weak as the published rate.
+        let ex2 = c.roof(RoofKind::Ex2).unwrap();
+        assert_eq!((ex2.value, ex2.provenance.kind), (16.0 * 132.0 * 1980e6, Known::Published));
+        assert!(c.measured(&[RoofKind::TensorBf16]) && !c.measured(&[RoofKind::HbmPeak]));
+    }
+
+    #[test]
+    fn formats_without_a_tensor_core_fall_back_to_16_bit_and_say_so() {
+        let h200 = Ceilings::published(published::part("H200").unwrap());
+        let (kind, _, note) = h200.math(MathType::Fp4, true).unwrap();
+        assert_eq!(kind, RoofKind::TensorBf16);
+        assert!(note.unwrap().contains("no FP4 tensor core"));
+        let b200 = Ceilings::published(published::part("B200").unwrap());
+        assert_eq!(b200.math(MathType::Fp4, true).unwrap().0, RoofKind::TensorFp4);
+        let (_, tf32, note) = h200.math(MathType::Tf32, true).unwrap();
+        assert_eq!(tf32.value, 494.5e12);
+        assert_eq!(tf32.provenance.kind, Known::Assumed);
+        assert!(note.is_some());
+    }
+
+    #[test]
+    fn a_sheets_own_ceiling_beats_the_data_sheet_but_not_a_measurement() {
+        let text =
+            "ceilings:\n- {kind: hbm_copy, bytes_per_s: 592.0e9, provenance: {kind: given, by: own copy}}\n";
+        let sheet = FactSheet::from_yaml(text, "f.yaml").unwrap();
+        let c = Ceilings::published(published::part("RTX 5070").unwrap()).with_sheet(&sheet);
+        assert_eq!(c.hbm(0.7).unwrap().1.value, 592e9);
+        let own = "ceilings:\n- {kind: tensor_bf16, flop_per_s: 700.0e12, provenance: {kind: given, by: own product}}\n";
+        let sheet = FactSheet::from_yaml(own, "f.yaml").unwrap();
+        let bf16 = |c: Ceilings| c.with_sheet(&sheet).roof(RoofKind::TensorBf16).unwrap().value;
+        assert_eq!(bf16(Ceilings::published(published::part("H200").unwrap())), 700e12);
+        let mut profile = DeviceProfile::new("h200-sxm", Arch::SM_90A, recorded());
+        profile.ceilings.push(Ceiling {
+            kind: CeilingKind::TensorBf16,
+            bytes_per_s: None,
+            flop_per_s: Some(780e12),
+            seconds: None,
+            spread_percent: None,
+            provenance: recorded(),
+        });
+        assert_eq!(bf16(Ceilings::from_profile(&profile)), 780e12);
+    }
+}

@@ -1,0 +1,157 @@
+//! Conditions: one signal against one threshold, as data. Checks and candidates are made of them. The threshold
+//! names its source; `calibrated` says whether it was set on measurements of planted bottlenecks.
+
+use crate::outcome::{Statement, Threshold};
+use crate::signals::{Signal, Signals};
+use kbt_evidence::{Figure, Provenance, Unit};
+
+/// Which side of the threshold fires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fires {
+    Above,
+    Below,
+}
+
+/// Where a threshold comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// It follows from the definition (a flag, a whole).
+    Definition(&'static str),
+    /// Somebody published it.
+    Published(&'static str, &'static str),
+    /// Taken to be so.
+    Assumed(&'static str),
+}
+
+impl Source {
+    fn provenance(self) -> Provenance {
+        match self {
+            Self::Definition(what) => Provenance::given(format!("by definition: {what}")),
+            Self::Published(source, date) => Provenance::published(source, date),
+            Self::Assumed(why) => Provenance::assumed(why),
+        }
+    }
+}
+
+/// One signal against one threshold.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Condition {
+    pub(crate) signal: Signal,
+    pub(crate) fires: Fires,
+    pub(crate) threshold: f64,
+    pub(crate) source: Source,
+    pub(crate) calibrated: bool,
+}
+
+/// A signal above a threshold.
+pub(crate) const fn above(signal: Signal, threshold: f64, source: Source) -> Condition {
+    Condition { signal, fires: Fires::Above, threshold, source, calibrated: false }
+}
+
+/// A signal below a threshold.
+pub(crate) const fn below(signal: Signal, threshold: f64, source: Source) -> Condition {
+    Condition { signal, fires: Fires::Below, threshold, source, calibrated: false }
+}
+
+/// Nsight Compute's own reading: below 60 % of both, neither is the limit.
+pub(crate) const NCU_60: Source = Source::Published(
+    "Nsight Compute, rule SOLBottleneck: below 60 % neither compute nor memory limits",
+    "2026-11",
+);
+/// And above 80 %, the unit is close to its limit.
+pub(crate) const NCU_80: Source = Source::Published(
+    "Nsight Compute, rule SOLBottleneck: above 80 % the unit is close to its limit",
+    "2026-11",
+);
+/// A yes or no.
+pub(crate) const FLAG: Source = Source::Definition("1 is yes, 0 is no");
+
+impl Condition {
+    /// `None` where the signal is not known.
+    pub(crate) fn holds(&self, signals: &Signals) -> Option<bool> {
+        signals.get(self.signal).map(|v| match self.fires {
+            Fires::Above => v > self.threshold,
+            Fires::Below => v < self.threshold,
+        })
+    }
+
+    pub(crate) fn applied(&self, signals: &Signals) -> Threshold {
+        let read = signals.figure(self.signal).cloned();
+        let unit = read.as_ref().map_or(Unit::Ratio, |f| f.unit);
+        Threshold {
+            signal: self.signal.name().to_owned(),
+            meaning: self.signal.meaning().to_owned(),
+            fires: if self.fires == Fires::Above { "above" } else { "below" }.to_owned(),
+            threshold: Figure::new("threshold", self.threshold, unit, self.source.provenance()),
+            calibrated: self.calibrated,
+            read,
+        }
+    }
+
+    /// What was read, as a statement.
+    pub(crate) fn statement(&self, signals: &Signals) -> Option<Statement> {
+        let figure = signals.figure(self.signal)?.clone();
+        Some(Statement { text: reading(self.signal, figure.value), figures: vec![figure] })
+    }
+}
+
+/// A signal and its value as a reader wants it: shares as percent, flags as words.
+pub(crate) fn reading(signal: Signal, value: f64) -> String {
+    use Signal as S;
+    let yes = value > 0.5;
+    match signal {
+        S::TensorInstructions if yes => "matrix instructions are there".into(),
+        S::TensorInstructions => "no matrix instructions".into(),
+        S::LegacyMma if yes => "the matrix instruction is an older generation's".into(),
+        S::LegacyMma => "the matrix instruction is this generation's".into(),
+        S::AsyncCopies if yes => "loads run by themselves (TMA or cp.async)".into(),
+        S::AsyncCopies => "loads go through registers, not TMA or cp.async".into(),
+        S::WarpSpecialized if yes => "warps have roles".into(),
+        S::WarpSpecialized => "no warp roles".into(),
+        S::Strided if yes => "memory is addressed with a stride along a warp".into(),
+        S::Strided => "memory is addressed contiguously along a warp".into(),
+        S::DependentChain if yes => "each address depends on the last load".into(),
+        S::DependentChain => "addresses do not depend on loads".into(),
+        S::TensorKernel if yes => "the operator's formats have a tensor core".into(),
+        S::TensorKernel => "the operator's arithmetic is not tensor-core work".into(),
+        S::Stages => format!("{value:.0} stages in the load pipeline"),
+        S::HostSyncs => format!("{value:.0} host synchronisations a call"),
+        S::SpillBytes => format!("{value:.0} bytes a thread spilled"),
+        S::ThreadsPerInst => format!("{value:.1} of 32 threads take part in an instruction"),
+        S::SmFill => format!("{value:.2} CTAs for each SM"),
+        S::TrafficRatio => format!("device memory moved {value:.2} times the useful bytes"),
+        S::IntermediateRatio => format!("intermediates move {value:.2} times the useful bytes"),
+        S::SectorExcess => format!("{value:.2} times the sectors that the access width needs"),
+        S::StorageWidth => format!("inputs take {value:.2} times the bits that suffice"),
+        S::FmaPerLoad => format!("{value:.2} warp-level FMAs for each global load request"),
+        S::InFlight => format!("{value:.2} times the bytes in flight that cover the latency"),
+        S::ClockRatio => format!("the SM clock was {:.0} % of the one behind the ceilings", value * 100.0),
+        _ => {
+            let percent = format!("{:.0} %", value * 100.0);
+            match signal {
+                S::HbmBusy => format!("device memory is busy {percent} of the time"),
+                S::ComputeBusy => format!("the useful arithmetic fills {percent} of the time"),
+                S::L2Busy => format!("L2 is busy {percent} of the time"),
+                S::L1Busy => format!("L1 and shared memory are busy {percent} of the time"),
+                S::LsuBusy => format!("the load-store pipe is busy {percent} of the time"),
+                S::XuBusy => format!("the XU pipe is busy {percent} of the time"),
+                S::AluBusy => format!("the ALU pipe is busy {percent} of the time"),
+                S::FmaBusy => format!("the FMA pipe is busy {percent} of the time"),
+                S::SharedShare => format!("shared memory needs {percent} of the time"),
+                S::HostGap => format!("{percent} of the time lies outside the kernels"),
+                S::LaunchShare => format!("launch latency is {percent} of the time"),
+                S::WaveEfficiency => format!("the waves hold work for {percent} of the SMs"),
+                S::TileUse => format!("{percent} of the tiles is useful"),
+                S::RoleBusy => format!("the busiest warp role is busy {percent} of the time"),
+                S::Occupancy => format!("{percent} of the warps an SM holds are resident"),
+                S::IssueActive => format!("{percent} of the issue slots are used"),
+                S::Spills => format!("{percent} of the L1 sectors are local memory"),
+                S::ConflictShare => format!("bank conflicts add {percent} of the shared-memory wavefronts"),
+                S::LongScoreboard => format!("{percent} of the stalled warps wait for memory"),
+                S::SyncStall => format!("{percent} of the stalled warps wait at barriers or fences"),
+                S::PowerRatio => format!("{percent} of the power limit was drawn"),
+                _ => format!("{}: {percent}", signal.meaning()),
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Rows of an export: where the table starts among other output, which of its shapes it has, and its launches.
+
+use super::numbers::{Locale, factor, locale, number};
+use super::tables::raw_name;
+use crate::sheet::SheetError;
+use std::collections::BTreeMap;
+
+/// One profiled launch.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Launch {
+    pub(super) id: String,
+    pub(super) kernel: String,
+    /// CTAs, from the launch's own column.
+    pub(super) grid: Option<f64>,
+    /// Threads a CTA.
+    pub(super) block: Option<f64>,
+    /// Compile target, from the CC column.
+    pub(super) target: Option<String>,
+    /// Raw names to base values.
+    pub(super) metrics: BTreeMap<String, f64>,
+    /// What the rules said.
+    pub(super) rules: Vec<String>,
+}
+
+impl Launch {
+    pub(super) fn duration_ns(&self) -> Option<f64> {
+        let names = ["gpu__time_duration.sum", "gpu__time_duration.avg"];
+        names.iter().find_map(|n| self.metrics.get(*n).copied()).filter(|v| *v > 0.0)
+    }
+}
+
+/// The launches of an export and what was not understood.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Export {
+    pub(super) launches: Vec<Launch>,
+    pub(super) problems: Vec<String>,
+}
+
+/// A record with the line it starts on.
+type Record = (usize, Vec<String>);
+
+/// Reads an export.
+pub(super) fn read(text: &str, origin: &str) -> Result<Export, SheetError> {
+    let mut problems = Vec::new();
+    let mut records = records(text, &mut problems);
+    let header = records
+        .iter()
+        .position(|(_, r)| r.first().is_some_and(|f| f == "ID") && r.iter().any(|f| f == "Kernel Name"))
+        .ok_or_else(|| {
+            SheetError::new(
+                origin,
+                None,
+                "no table of Nsight Compute: a line with \"ID\" and \"Kernel Name\" is needed (ncu --csv --page details, or --page raw)",
+            )
+        })?;
+    let (_, columns) = records.remove(header);
+    let rows = records.split_off(header);
+    // A second header (several exports in one file) repeats the first or cannot be read with it.
+    let rows: Vec<Record> = rows.into_iter().filter(|(_, r)| *r != columns).collect();
+    let at = |name: &str| columns.iter().position(|c| c == name);
+    let mut export = match (at("Metric Name"), at("Metric Value")) {
+        (Some(name), Some(value)) => long(&columns, &rows, name, value, origin, &mut problems)?,
+        _ => wide(&columns, &rows, origin, &mut problems)?,
+    };
+    problems.dedup();
+    export.problems = problems;
+    Ok(export)
+}
+
+/// Records of the lines that are CSV; the rest is output of the tool or the application.
+fn records(text: &str, problems: &mut Vec<String>) -> Vec<Record> {
+    /// A quoted field that runs on for longer than this is no field.
+    const LONGEST_FIELD: usize = 40;
+    let lines: Vec<&str> = text.lines().map(|l| l.trim_end_matches('\r')).collect();
+    let balanced = |s: &str| s.matches('"').count().is_multiple_of(2);
+    let mut found = Vec::new();
+    let mut index = 0;
+    while index < lines.len() {
+        let line = lines[index];
+        index += 1;
+        if line.starts_with("==WARNING==") || line.starts_with("==ERROR==") {
+            problems.push(format!("line {index}: {line}"));
+        }
+        if !line.starts_with('"') {
+            continue;
+        }
+        let start = index;
+        let mut record = line.to_owned();
+        let last = (index + LONGEST_FIELD).min(lines.len());
+        while !balanced(&record) && index < last {
+            record.push('\n');
+            record.push_str(lines[index]);
+            index += 1;
+        }
+        if !balanced(&record) {
+            problems.push(format!("line {start}: a quote is never closed; the line is left out"));
+            index = start;
+            continue;
+        }
+        let mut reader =
+            csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(record.as_bytes());
+        match reader.records().next() {
+            Some(Ok(fields)) => found.push((start, fields.iter().map(str::to_owned).collect())),
+            Some(Err(e)) => problems.push(format!("line {start}: {e}")),
+            None => {}
+        }
+    }
+    found
+}
+
+fn is_launch(record: &[String]) -> bool {
+    record.first().is_some_and(|id| !id.is_empty() && id.chars().all(|c| c.is_ascii_digit()))
+}
+
+/// What a row says of its launch, by the columns that every shape shares.
+fn identity(columns: &[String], record: &[String]) -> Launch {
+    let get =
+        |name: &str| columns.iter().position(|c| c == name).and_then(|i| record.get(i)).map(String::as_str);
+    // `(112, 1, 1)`
+    let product = |text: &str| -> Option<f64> {
+        let parts: Option<Vec<f64>> =
+            text.trim_matches(['(', ')']).split(',').map(|p| p.trim().parse().ok()).collect();
+        parts.map(|p| p.iter().product())
+    };
+    Launch {
+        id: get("ID").unwrap_or_default().to_owned(),
+        kernel: get("Kernel Name").unwrap_or_default().to_owned(),
+        grid: get("Grid Size").and_then(product),
+        block: get("Block Size").and_then(product),
+        target: get("CC").filter(|c| c.contains('.')).map(|c| format!("sm_{}", c.replace('.', ""))),
+        ..Launch::default()
+    }
+}
+
+fn add(
+    launch: &mut Launch,
+    name: &str,
+    unit: &str,
+    cell: &str,
+    locale: Locale,
+    line: usize,
+    problems: &mut Vec<String>,
+) {
+    let Some(value) = number(cell, locale) else { return };
+    match factor(unit) {
+        Some(factor) => {
+            // Exports have at most six decimals: what lies below a thousandth of a base unit is the product's own.
+            let scaled = if factor == 1.0 { value } else { (value * factor * 1e3).round() / 1e3 };
+            launch.metrics.insert(name.to_owned(), scaled);
+        }
+        None => problems
+            .push(format!("line {line}: unit `{unit}` of {name} is not known; the metric is left out")),
+    }
+}
+
+fn long(
+    columns: &[String],
+    rows: &[Record],
+    name: usize,
+    value: usize,
+    origin: &str,
+    problems: &mut Vec<String>,
+) -> Result<Export, SheetError> {
+    let unit = columns.iter().position(|c| c == "Metric Unit");
+    let cells = rows.iter().filter_map(|(_, r)| r.get(value)).map(String::as_str);
+    let locale = locale(cells).map_err(|e| SheetError::new(origin, None, e))?;
+    let mut export = Export::default();
+    let mut unknown = 0;
+    for (line, record) in rows.iter().filter(|(_, r)| is_launch(r)) {
+        let mut launch = identity(columns, record);
+        let known = export.launches.iter().position(|l| l.id == launch.id && l.kernel == launch.kernel);
+        let slot = match known {
+            Some(i) => &mut export.launches[i],
+            None => {
+                export.launches.push(std::mem::take(&mut launch));
+                let last = export.launches.len() - 1;
+                &mut export.launches[last]
+            }
+        };
+        let field = |i: usize| record.get(i).map_or("", String::as_str);
+        let label = field(name);
+        if label.is_empty() {
+            slot.rules.extend(rule(columns, record));
+            continue;
+        }
+        let unit = unit.map_or("", field);
+        let raw = if label.contains("__") { Some(label) } else { raw_name(label, unit) };
+        match raw {
+            Some(raw) => add(slot, raw, unit, field(value), locale, *line, problems),
+            None => unknown += 1,
+        }
+    }
+    if unknown > 0 {
+        problems.push(format!("{unknown} rows of the details page have labels that no check reads"));
+    }
+    Ok(export)
+}
+
+/// A rule's row: a lead.
+fn rule(columns: &[String], record: &[String]) -> Option<String> {
+    let get = |name: &str| {
+        columns
+            .iter()
+            .position(|c| c == name)
+            .and_then(|i| record.get(i))
+            .map(String::as_str)
+            .filter(|s| !s.is_empty())
+    };
+    let (name, text) = (get("Rule Name")?, get("Rule Description")?);
+    let speedup = match (get("Estimated Speedup"), get("Estimated Speedup Type")) {
+        (Some(s), Some(kind)) => {
+            format!(" (estimated speed-up {s} %, {kind}; such estimates overlap and may not be summed)")
+        }
+        _ => String::new(),
+    };
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    Some(format!("{} {name}: {text}{speedup}", get("Rule Type").unwrap_or("INF")))
+}
+
+fn wide(
+    columns: &[String],
+    rows: &[Record],
+    origin: &str,
+    problems: &mut Vec<String>,
+) -> Result<Export, SheetError> {
+    let metrics: Vec<usize> = (0..columns.len()).filter(|i| columns[*i].contains("__")).collect();
+    if metrics.is_empty() {
+        return Err(SheetError::new(origin, None, "the table has neither `Metric Name` nor metric columns"));
+    }
+    // The row of units has no launch id.
+    let units = rows.iter().find(|(_, r)| !is_launch(r)).map(|(_, r)| r.clone()).unwrap_or_default();
+    let launches = || rows.iter().filter(|(_, r)| is_launch(r));
+    let cells = launches().flat_map(|(_, r)| metrics.iter().filter_map(|i| r.get(*i)).map(String::as_str));
+    let locale = locale(cells).map_err(|e| SheetError::new(origin, None, e))?;
+    let mut export = Export::default();
+    for (line, record) in launches() {
+        if record.len() > columns.len() {
+            problems.push(format!("line {line}: {} fields under {} columns", record.len(), columns.len()));
+        }
+        let mut launch = identity(columns, record);
+        for i in &metrics {
+            let unit = units.get(*i).map_or("", String::as_str);
+            let cell = record.get(*i).map_or("", String::as_str);
+            add(&mut launch, &columns[*i], unit, cell, locale, *line, problems);
+        }
+        export.launches.push(launch);
+    }
+    Ok(export)
+}

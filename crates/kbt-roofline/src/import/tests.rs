@@ -1,0 +1,159 @@
+//! Exports of every shape, written by hand after the format of real ones.
+
+use super::*;
+use crate::{Ceilings, part, triage};
+
+const HEAD: &str = r#""ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC""#;
+const WHO: &str = r#""0","77","app","127.0.0.1","void gemm<float, 3>(float*, ""a"", int)","1","7","(256, 1, 1)","(112, 1, 1)","0","9.0""#;
+
+fn details() -> String {
+    format!(
+        "==PROF== Connected to process 77 (/app)\n1234\nresult: ok, \"quoted\"\n==PROF== Profiling \"gemm\" - 0: 0%....100% - 9 passes\n\
+         {HEAD},\"Section Name\",\"Metric Name\",\"Metric Unit\",\"Metric Value\",\"Rule Name\",\"Rule Type\",\"Rule Description\",\"Estimated Speedup Type\",\"Estimated Speedup\"\n\
+         {WHO},\"GPU Speed Of Light Throughput\",\"Duration\",\"us\",\"13.10\"\n\
+         {WHO},\"GPU Speed Of Light Throughput\",\"DRAM Throughput\",\"%\",\"45.02\"\n\
+         {WHO},\"GPU Speed Of Light Throughput\",\"Memory Throughput\",\"Gbyte/s\",\"3,600.5\"\n\
+         {WHO},\"GPU Speed Of Light Throughput\",\"SM Frequency\",\"Ghz\",\"1.24\"\n\
+         {WHO},\"GPU Speed Of Light Throughput\",\"\",\"\",\"\",\"SOLBottleneck\",\"OPT\",\"This workload exhibits low\n   throughput, at last.\",\"local\",\"24.32\"\n\
+         {WHO},\"Launch Statistics\",\"Registers Per Thread\",\"register/thread\",\"168\"\n\
+         {WHO},\"Launch Statistics\",\"Function Cache Configuration\",\"\",\"CachePreferNone\"\n\
+         {WHO},\"Occupancy\",\"Block Limit Registers\",\"block\",\"1\"\n\
+         {WHO},\"Occupancy\",\"Block Limit Shared Mem\",\"block\",\"2\"\n\
+         ==PROF== Disconnected from process 77\n"
+    )
+}
+
+fn wide(values: &str) -> String {
+    format!(
+        "{HEAD},\"gpu__time_duration.sum\",\"dram__bytes_op_read.sum\",\"dram__bytes_op_write.sum\",\"lts__t_sector_hit_rate.pct\"\n\
+         \"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"usecond\",\"Mbyte\",\"byte\",\"%\"\n{WHO},{values}\n"
+    )
+}
+
+#[test]
+fn the_details_page_is_read_among_other_output() {
+    let import = import(details().as_bytes(), "n.csv", None).unwrap();
+    let s = &import.sheet;
+    assert_eq!(import.kernel, "void gemm<float, 3>(float*, \"a\", int)");
+    let t = s.timing.as_ref().unwrap();
+    assert_eq!((t.median_us, t.method), (Some(13.1), Some(TimingMethod::Profiler)));
+    let i = s.implementation.as_ref().unwrap();
+    assert_eq!(
+        (i.grid_ctas, i.block_threads, i.registers_per_thread),
+        (Some(112.0), Some(256.0), Some(168.0))
+    );
+    assert_eq!(i.ctas_per_sm, Some(1.0));
+    let d = s.device.as_ref().unwrap();
+    assert_eq!((d.compile_target.as_deref(), d.sm_clock_mhz), (Some("sm_90"), Some(1240.0)));
+    let p = s.profiler.as_ref().unwrap();
+    let m = p.metrics.as_ref().unwrap();
+    assert_eq!(m["gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"], 45.02);
+    assert_eq!(m["dram__bytes.sum.per_second"], 3.6005e12);
+    let rules = p.rules.as_ref().unwrap();
+    assert!(
+        rules[0].starts_with("OPT SOLBottleneck: This workload exhibits low throughput, at last."),
+        "{rules:?}"
+    );
+    assert!(rules[0].contains("may not be summed"));
+    assert!(import.problems.iter().any(|p| p.contains("labels that no check reads")));
+}
+
+#[test]
+fn powershell_and_a_european_locale_change_nothing() {
+    let plain = import(details().as_bytes(), "n.csv", None).unwrap();
+    let crlf = format!("\u{feff}{}", details().replace('\n', "\r\n"));
+    assert_eq!(import(crlf.as_bytes(), "n.csv", None).unwrap().sheet, plain.sheet);
+    let utf16: Vec<u8> = crlf.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    assert_eq!(import(&utf16, "n.csv", None).unwrap().sheet, plain.sheet);
+    let european = details()
+        .replace("\"13.10\"", "\"13,10\"")
+        .replace("\"45.02\"", "\"45,02\"")
+        .replace("3,600.5", "3.600,5")
+        .replace("\"1.24\"", "\"1,24\"");
+    let got = import(european.as_bytes(), "n.csv", None).unwrap();
+    assert_eq!(got.sheet.profiler.unwrap().metrics, plain.sheet.profiler.unwrap().metrics);
+}
+
+#[test]
+fn the_wide_raw_page_and_the_long_one_give_the_same_metrics() {
+    let import_one = |text: &str| import(text.as_bytes(), "n.csv", None).unwrap().sheet;
+    let from_wide = import_one(&wide("\"13.1\",\"134.2\",\"43,600,000\",\"100.39\""));
+    let m = from_wide.profiler.as_ref().unwrap().metrics.clone().unwrap();
+    assert_eq!(m["gpu__time_duration.sum"], 13_100.0);
+    assert_eq!(metrics::dram_bytes(&m), Some(134.2e6 + 43.6e6));
+    let long = format!(
+        "{HEAD},\"Section Name\",\"Metric Name\",\"Metric Unit\",\"Metric Value\"\n\
+         {WHO},\"Command line profiler metrics\",\"gpu__time_duration.sum\",\"ns\",\"13,100\"\n\
+         {WHO},\"Command line profiler metrics\",\"dram__bytes_op_read.sum\",\"byte\",\"134,200,000\"\n\
+         {WHO},\"Command line profiler metrics\",\"dram__bytes_op_write.sum\",\"Mbyte\",\"43.6\"\n\
+         {WHO},\"Command line profiler metrics\",\"lts__t_sector_hit_rate.pct\",\"%\",\"100.39\"\n"
+    );
+    let from_long = import_one(&long);
+    assert_eq!(from_long.profiler.unwrap().metrics, Some(m));
+}
+
+#[test]
+fn values_that_are_not_there_and_units_that_are_not_known_are_no_numbers() {
+    let text = wide("\"13.1\",\"n/a\",\"\",\"100.39\"").replace("\"Mbyte\"", "\"furlong\"");
+    let text = text.replace("\"n/a\"", "\"12.5\"");
+    let import = import(text.as_bytes(), "n.csv", None).unwrap();
+    let m = import.sheet.profiler.unwrap().metrics.unwrap();
+    assert_eq!(m.keys().collect::<Vec<_>>(), ["gpu__time_duration.sum", "lts__t_sector_hit_rate.pct"]);
+    assert!(import.problems[0].contains("furlong"), "{:?}", import.problems);
+}
+
+#[test]
+fn launches_of_one_kernel_give_a_median_and_the_other_kernels_are_named() {
+    let row = |id: u32, kernel: &str, us: f64| {
+        WHO.replace("\"0\",\"77\"", &format!("\"{id}\",\"77\""))
+            .replace("void gemm<float, 3>(float*, \"\"a\"\", int)", kernel)
+            + &format!(",\"{us:.2}\"")
+    };
+    let text = format!(
+        "{HEAD},\"gpu__time_duration.sum\"\n\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"us\"\n{}\n{}\n{}\n{}\n",
+        row(0, "small", 1.0),
+        row(1, "big", 10.0),
+        row(2, "big", 14.0),
+        row(3, "big", 11.0)
+    );
+    let got = import(text.as_bytes(), "n.csv", None).unwrap();
+    let t = got.sheet.timing.unwrap();
+    assert_eq!((got.launches, t.median_us, t.low_us, t.high_us), (3, Some(11.0), Some(10.0), Some(14.0)));
+    assert_eq!(got.others, ["small (1.0 us in 1 launches)"]);
+    let small = import(text.as_bytes(), "n.csv", Some("sma")).unwrap();
+    assert_eq!(small.sheet.timing.unwrap().median_us, Some(1.0));
+    let error = import(text.as_bytes(), "n.csv", Some("none")).unwrap_err().to_string();
+    assert!(error.contains("big"), "{error}");
+}
+
+#[test]
+fn what_is_no_export_or_cannot_be_told_is_refused() {
+    for (text, word) in [
+        ("hello\n", "--csv"),
+        ("\"ID\",\"Kernel Name\",\"Device\"\n\"0\",\"k\",\"0\"\n", "metric columns"),
+        (wide("\"117.344\",\"\",\"\",\"\"").as_str(), "LC_ALL=C"),
+    ] {
+        let error = import(text.as_bytes(), "n.csv", None).unwrap_err().to_string();
+        assert!(error.starts_with("n.csv: ") && error.contains(word), "{error}");
+    }
+}
+
+#[test]
+fn an_imported_sheet_reads_back_and_is_refused_until_its_operator_is_known() {
+    let import = import(details().as_bytes(), "n.csv", None).unwrap();
+    let text = import.to_yaml().unwrap();
+    let sheet = FactSheet::from_yaml(&text, "f.yaml").unwrap();
+    let c = Ceilings::published(part("H200").unwrap());
+    let outcome = triage(&sheet, Some(&c), &[]).unwrap();
+    let missing: Vec<&str> = outcome.missing.iter().map(|f| f.as_str()).collect();
+    assert_eq!(missing, ["operator", "shape", "dtype", "dataflow"]);
+    let full = format!(
+        "{text}operator: {{kind: gemm}}\nshape: {{m: 128, n: 7168, k: 16384}}\ndtypes: {{inputs: [bf16]}}\ndataflow: {{reuse: B once}}\n"
+    );
+    let outcome = triage(&FactSheet::from_yaml(&full, "f.yaml").unwrap(), Some(&c), &[]).unwrap();
+    // Rules are leads: they stand among the assumptions, and no candidate rests on them.
+    let o = outcome.outputs.unwrap();
+    assert!(o.evidence.assumptions.iter().any(|a| a.contains("no verdict: OPT SOLBottleneck")));
+    assert!(outcome.evidence.iter().all(|r| r.supports.iter().all(|s| !s.text.contains("SOLBottleneck"))));
+    assert!(outcome.order.iter().any(|s| s.action.contains("CUDA events")));
+}

@@ -1,0 +1,284 @@
+//! The evidence matrix: for each candidate what supports it, what speaks against it and what is still to be
+//! measured, ranked by the share of the time it would account for, with the results of experiments taken in.
+
+use crate::candidates::{self, BottleneckClass, CandidateSpec, spec};
+use crate::conditions::Condition;
+use crate::experiments;
+use crate::outcome::{
+    Call, CandidateRow, CandidateStanding as Standing, Check, CheckStatus, ExperimentResult, InitialCall,
+    Reading, ResultRow, Statement,
+};
+use crate::sheet::SheetError;
+use crate::signals::Signals;
+use kbt_evidence::{Figure, Provenance, Unit};
+
+/// A candidate without support is worth this part of one with it: it is listed, and ranked last.
+const UNSUPPORTED: f64 = 0.15;
+/// Counter-evidence leaves this part.
+const CONTESTED: f64 = 0.4;
+/// Rows that nothing speaks for are listed down to this many.
+const LEAST_ROWS: usize = 5;
+
+/// What the intensity alone is worth: less than any share of the time that matters.
+const INTENSITY_ALONE: f64 = 0.05;
+
+/// The candidate that sits at a call's roof.
+const fn roof_candidate(call: Call) -> Option<&'static str> {
+    match call {
+        Call::MemoryBound => Some("hbm_bandwidth"),
+        Call::ComputeBound => Some("arithmetic_roof"),
+        _ => None,
+    }
+}
+
+struct Ranked {
+    row: CandidateRow,
+    score: f64,
+    place: usize,
+}
+
+/// The matrix, best first. At least three classes are in it. `by_intensity` is the initial call where the time
+/// cannot be held against these ceilings: the candidate at that roof is then supported by the intensity alone.
+pub(crate) fn build(
+    signals: &Signals,
+    checks: &[Check],
+    results: &[ResultRow],
+    by_intensity: Option<&InitialCall>,
+) -> Vec<CandidateRow> {
+    let refuted: Vec<&str> = results
+        .iter()
+        .filter(|r| r.reading == Reading::Contradicted)
+        .map(|r| r.experiment.as_str())
+        .collect();
+    let barred: Vec<BottleneckClass> = refuted.iter().filter_map(|id| spec(id)).map(|c| c.class).collect();
+    let mut ranked: Vec<Ranked> = candidates::all()
+        .enumerate()
+        .map(|(place, candidate)| {
+            let (mut row, mut score) = judge(candidate, signals, checks);
+            if let Some(call) = by_intensity.filter(|c| roof_candidate(c.call) == Some(candidate.id)) {
+                row.supports.push(Statement {
+                    text: format!(
+                        "{} by intensity: {:.1} FLOP/B against a ridge of {:.1}",
+                        call.call, call.intensity.value, call.ridge.value
+                    ),
+                    figures: vec![call.intensity.clone(), call.ridge.clone()],
+                });
+                row.standing =
+                    if row.against.is_empty() { Standing::Supported } else { Standing::Contested };
+                score = score.max(INTENSITY_ALONE);
+            }
+            if let Some(result) = results.iter().rev().find(|r| r.experiment == candidate.id) {
+                let statement =
+                    Statement { text: result.finding.clone(), figures: vec![result.observed.clone()] };
+                match result.reading {
+                    Reading::Confirmed => {
+                        row.standing = Standing::Confirmed;
+                        row.supports.insert(0, statement);
+                        // An experiment outranks any reading of counters.
+                        score += 10.0;
+                    }
+                    Reading::Contradicted => {
+                        row.standing = Standing::Refuted;
+                        row.against.insert(0, statement);
+                        row.counter_evidence_looked_for = true;
+                        score = -2.0;
+                    }
+                    Reading::Inconclusive => row.needed.insert(0, result.finding.clone()),
+                }
+            }
+            if row.standing != Standing::Confirmed && barred.contains(&candidate.class) && score >= 0.0 {
+                row.standing = Standing::Barred;
+                row.against.insert(
+                    0,
+                    Statement {
+                        text: format!(
+                            "an experiment on this class ({}) was contradicted; more of the same is not proposed",
+                            candidate.class
+                        ),
+                        figures: Vec::new(),
+                    },
+                );
+                score = -1.0;
+            }
+            Ranked { row, score, place }
+        })
+        .collect();
+    ranked.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.place.cmp(&b.place)));
+    keep(ranked)
+}
+
+/// Everything that anything speaks for or that was tried; the best of the rest up to five rows and three classes.
+fn keep(ranked: Vec<Ranked>) -> Vec<CandidateRow> {
+    let mut rows: Vec<CandidateRow> = Vec::new();
+    for r in ranked {
+        let tried = matches!(r.row.standing, Standing::Refuted | Standing::Confirmed | Standing::Barred);
+        let classes = |rows: &[CandidateRow]| {
+            let mut c: Vec<_> = rows.iter().map(|r| r.class).collect();
+            c.sort_unstable();
+            c.dedup();
+            c.len()
+        };
+        let new_class = rows.iter().all(|x| x.class != r.row.class);
+        let wanted = (tried && !(r.row.supports.is_empty() && r.row.standing == Standing::Barred))
+            || !r.row.supports.is_empty()
+            || (rows.len() < LEAST_ROWS && new_class)
+            || (classes(&rows) < 3 && new_class);
+        if wanted {
+            rows.push(r.row);
+        }
+    }
+    rows
+}
+
+fn judge(candidate: &CandidateSpec, signals: &Signals, checks: &[Check]) -> (CandidateRow, f64) {
+    let (mut supports, mut against) = (Vec::new(), Vec::new());
+    let mut needed: Vec<String> = Vec::new();
+    let mut looked = false;
+    for check in checks.iter().filter(|c| candidate.checks.contains(&c.id.as_str())) {
+        let figures: Vec<Figure> = check.conditions.iter().flatten().filter_map(|t| t.read.clone()).collect();
+        let statement = || Statement { text: format!("{} {}", check.question, check.finding), figures };
+        match check.status {
+            CheckStatus::Fired => supports.push(statement()),
+            CheckStatus::Clear => against.push(statement()),
+            CheckStatus::NotEvaluated => {}
+        }
+        looked |= check.status != CheckStatus::NotEvaluated;
+        needed.extend(check.needed.iter().cloned());
+    }
+    let mut weigh = |conditions: &[Condition], into: &mut Vec<Statement>, counts: bool| {
+        for condition in conditions {
+            match condition.holds(signals) {
+                Some(true) => into.extend(condition.statement(signals)),
+                Some(false) => {}
+                None => {
+                    let s = condition.signal;
+                    needed.push(format!("{} ({})", s.meaning(), s.measure()));
+                }
+            }
+            looked |= counts && condition.holds(signals).is_some();
+        }
+    };
+    weigh(candidate.supports, &mut supports, false);
+    weigh(candidate.against, &mut against, true);
+    needed.dedup();
+    // One reading may answer several conditions of a candidate.
+    for list in [&mut supports, &mut against] {
+        list.dedup_by(|a, b| a.text == b.text);
+    }
+    let share = (candidate.claim)(signals);
+    let claim = share.as_ref().map_or(0.0, |f| f.value);
+    let standing = match (supports.is_empty(), against.is_empty()) {
+        (false, true) => Standing::Supported,
+        (false, false) => Standing::Contested,
+        (true, false) => Standing::Unlikely,
+        (true, true) => Standing::Open,
+    };
+    let score = claim.max(0.01)
+        * if supports.is_empty() { UNSUPPORTED } else { 1.0 }
+        * if against.is_empty() { 1.0 } else { CONTESTED };
+    let row = CandidateRow {
+        candidate: candidate.id.to_owned(),
+        class: candidate.class,
+        title: candidate.title.to_owned(),
+        fix: candidate.fix.to_owned(),
+        standing,
+        share,
+        supports,
+        against,
+        counter_evidence_looked_for: looked,
+        needed,
+    };
+    (row, score)
+}
+
+/// Reads results against the predictions made without them.
+pub(crate) fn read_results(
+    results: &[(ExperimentResult, String)],
+    time: &Figure,
+    signals: &Signals,
+) -> Result<Vec<ResultRow>, SheetError> {
+    results.iter().map(|(result, origin)| read_result(result, origin, time, signals)).collect()
+}
+
+fn read_result(
+    result: &ExperimentResult,
+    origin: &str,
+    time: &Figure,
+    signals: &Signals,
+) -> Result<ResultRow, SheetError> {
+    let candidate = spec(&result.experiment).ok_or_else(|| {
+        let known: Vec<&str> = candidates::all().map(|c| c.id).collect();
+        SheetError::new(
+            origin,
+            None,
+            format!("experiment `{}` is not known; one of {}", result.experiment, known.join(", ")),
+        )
+    })?;
+    let positive = |v: f64| v.is_finite() && v > 0.0;
+    if !positive(result.observed_us) || !result.baseline_us.is_none_or(positive) {
+        return Err(SheetError::new(origin, None, "observed_us and baseline_us must be positive"));
+    }
+    let provenance =
+        result.provenance.clone().map_or_else(|| Provenance::given(origin.to_owned()), Provenance::read_back);
+    let observed = Figure::new("observed time", result.observed_us, Unit::Microseconds, provenance.clone());
+    let baseline = match result.baseline_us {
+        Some(us) => Figure::new("baseline time", us, Unit::Microseconds, provenance),
+        None => time.clone(),
+    };
+    let share = (candidate.claim)(signals);
+    let effect = experiments::effect(candidate, share.as_ref());
+    let ratio = observed.value / baseline.value;
+    let noise = experiments::noise(time);
+    let reading = if ratio <= 1.0 - effect.value / 2.0 && ratio < 1.0 - noise {
+        Reading::Confirmed
+    } else if ratio >= 1.0 - effect.value / 4.0 || ratio >= 1.0 - noise {
+        Reading::Contradicted
+    } else {
+        Reading::Inconclusive
+    };
+    let change = (1.0 - ratio) * 100.0;
+    let finding = format!(
+        "experiment: {} took {:.2} us against {:.2} us ({}), predicted {:.1} % less: {}{}",
+        candidate.experiment.factor,
+        observed.value,
+        baseline.value,
+        if change >= 0.0 { format!("{change:.1} % less") } else { format!("{:.1} % more", -change) },
+        effect.value * 100.0,
+        reading,
+        result.note.as_ref().map_or_else(String::new, |n| format!("; note: {n}")),
+    );
+    Ok(ResultRow {
+        experiment: candidate.id.to_owned(),
+        reading,
+        finding,
+        observed: Figure::computed(
+            "observed over baseline",
+            ratio,
+            Unit::Ratio,
+            "observed over baseline",
+            &[&observed, &baseline],
+        ),
+        predicted: Figure::computed(
+            "predicted over baseline",
+            1.0 - effect.value,
+            Unit::Ratio,
+            "1 less the predicted saving",
+            &[&effect],
+        ),
+    })
+}
+
+impl ExperimentResult {
+    /// Reads a result file.
+    pub fn from_yaml(text: &str, origin: &str) -> Result<Self, SheetError> {
+        let result: Self = serde_yaml::from_str(text).map_err(|e| SheetError::yaml(origin, &e))?;
+        if result.schema != crate::outcome::RESULT_SCHEMA {
+            return Err(SheetError::new(
+                origin,
+                Some(1),
+                format!("schema `{}` is not `{}`", result.schema, crate::outcome::RESULT_SCHEMA),
+            ));
+        }
+        Ok(result)
+    }
+}

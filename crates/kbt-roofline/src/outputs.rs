@@ -1,0 +1,339 @@
+//! The five required outputs: conclusion, evidence and assumptions, the auditable table, minimal validation,
+//! risks and fallback. Each is written from the case at hand.
+
+use crate::bounds::per_second;
+use crate::dtype::Dtype;
+use crate::facts::{FactSheet, OperatorKind};
+use crate::outcome::{
+    AccountingRow, Artifact, Call, CandidateStanding as Standing, EvidenceOutput, Outputs, Statement,
+    TriageOutcome, Validation,
+};
+use crate::signals::Signal;
+use crate::triage::{Case, EXPLAINS};
+use kbt_evidence::Known;
+
+/// All five, of a diagnosis.
+pub(crate) fn diagnosed(outcome: &TriageOutcome, case: &Case<'_>) -> Outputs {
+    Outputs {
+        conclusion: conclusion(outcome, case),
+        evidence: evidence(outcome, case),
+        artifact: artifact(outcome, case),
+        validation: validation(outcome, case.sheet, case.work.kind),
+        risks: risks(outcome, case),
+    }
+}
+
+/// All five, where only the timing is missing.
+pub(crate) fn initial(outcome: &TriageOutcome, case: &Case<'_>) -> Outputs {
+    let call = outcome.call.map_or("unknown", Call::as_str);
+    let margin = outcome.margin.as_ref().map_or(0.0, |m| m.value);
+    Outputs {
+        conclusion: format!(
+            "initial call, by arithmetic intensity alone: {call}, {margin:.1} x from the ridge of {}. No time is given, so no bottleneck is asserted.",
+            case.ceilings.device
+        ),
+        evidence: evidence(outcome, case),
+        artifact: artifact(outcome, case),
+        validation: validation(outcome, case.sheet, case.work.kind),
+        risks: risks(outcome, case),
+    }
+}
+
+/// All five, of a refusal: what is there, what is not, and what not to conclude.
+pub(crate) fn refused(outcome: &TriageOutcome) -> Outputs {
+    let asked: Vec<String> = outcome.supply.iter().map(|s| format!("{}: {}", s.fact, s.keys)).collect();
+    Outputs {
+        conclusion: format!(
+            "no bottleneck is asserted for {}: {}",
+            outcome.name,
+            outcome.refusal.as_deref().unwrap_or("facts are missing")
+        ),
+        evidence: EvidenceOutput { from_data: Vec::new(), assumptions: asked },
+        artifact: Artifact {
+            title: "accounting: none can be made from these facts".to_owned(),
+            rows: Vec::new(),
+        },
+        validation: Validation {
+            correctness: "save inputs and outputs of the kernel as it is, with the facts asked for"
+                .to_owned(),
+            boundary: "state the shapes that matter besides the main one".to_owned(),
+            experiment: "the first measurement is the one that fills the missing facts".to_owned(),
+        },
+        risks: vec![format!(
+            "an answer without {} would be a guess; supply it and run the triage again",
+            outcome.missing.iter().map(|f| f.as_str()).collect::<Vec<_>>().join(", ")
+        )],
+    }
+}
+
+fn percent(case: &Case<'_>, signal: Signal) -> Option<f64> {
+    case.signals.get(signal).map(|v| v * 100.0)
+}
+
+fn conclusion(outcome: &TriageOutcome, case: &Case<'_>) -> String {
+    let Some(call) = outcome.call else { return "no call".to_owned() };
+    let time = case.accounts.time_us.as_ref().map_or(0.0, |t| t.value);
+    let hbm = percent(case, Signal::HbmBusy).unwrap_or(0.0);
+    let compute = percent(case, Signal::ComputeBusy).unwrap_or(0.0);
+    let device = &case.ceilings.device;
+    let why = match call {
+        _ if case.cross_device => format!(
+            "by intensity alone, since the time is another device's ({})",
+            outcome.sheet_device.as_deref().unwrap_or("not named")
+        ),
+        Call::MemoryBound => {
+            format!("device memory is busy {hbm:.0} % of {time:.1} us, the arithmetic {compute:.0} %")
+        }
+        Call::ComputeBound => {
+            format!("the arithmetic fills {compute:.0} % of {time:.1} us, device memory {hbm:.0} %")
+        }
+        Call::NearRidge => format!(
+            "both roofs are near: arithmetic {compute:.0} %, device memory {hbm:.0} % of {time:.1} us"
+        ),
+        Call::Neither => format!(
+            "device memory {hbm:.0} % and arithmetic {compute:.0} % of {time:.1} us (a roof that limits reads {:.0} % or more)",
+            EXPLAINS * 100.0
+        ),
+    };
+    let order = if outcome.order_of_magnitude {
+        " The ceilings or the time are not measured here: an order of magnitude."
+    } else {
+        ""
+    };
+    let first = outcome.lead();
+    let suspect = match first {
+        Some(r) => {
+            let share =
+                r.share.as_ref().map_or(String::new(), |s| format!(", {:.0} % of the time", s.value * 100.0));
+            let word = match r.standing {
+                Standing::Confirmed => "Confirmed by experiment",
+                Standing::Open => "No candidate has evidence yet; first to measure",
+                _ => "First suspect",
+            };
+            format!(" {word}: {} ({}{share}).", r.title, r.class)
+        }
+        None => " Every candidate has evidence against it: look at the contradictions and the missing measurements.".to_owned(),
+    };
+    let doubt = if outcome.contradictions.is_empty() {
+        String::new()
+    } else {
+        format!(" {} figure(s) contradict each other: settle that first (P0).", outcome.contradictions.len())
+    };
+    let call = if call == Call::Neither { "neither memory- nor compute-bound" } else { call.as_str() };
+    format!("{call} on {device}: {why}.{suspect}{doubt}{order}")
+}
+
+fn evidence(outcome: &TriageOutcome, case: &Case<'_>) -> EvidenceOutput {
+    let mut from_data = Vec::new();
+    let mut assumptions: Vec<String> = case.work.assumptions.clone();
+    let mut add = |text: String, figures: Vec<kbt_evidence::Figure>| {
+        let weakest = figures.iter().map(|f| f.provenance.kind).min().unwrap_or(Known::Assumed);
+        if weakest >= Known::Given {
+            from_data.push(Statement { text, figures });
+        } else {
+            let sources: Vec<String> = figures
+                .iter()
+                .filter(|f| f.provenance.kind == weakest)
+                .map(|f| format!("{}: {}", f.name, f.provenance))
+                .collect();
+            assumptions.push(format!("{text} [{}]", sources.join("; ")));
+        }
+    };
+    if let Some(i) = &outcome.initial {
+        add(i.flop_line.clone(), vec![i.flop.clone()]);
+        add(i.hbm_line.clone(), vec![i.hbm_bytes.clone()]);
+    }
+    if let Some(t) = &case.accounts.time_us {
+        let timing = case.sheet.timing.clone().unwrap_or_default();
+        let method = timing.method.map_or("an unstated method", |m| m.phrase());
+        add(format!("{:.2} us a call, by {method}", t.value), vec![t.clone()]);
+    }
+    if let Some((kind, f)) = &case.accounts.hbm_roof {
+        add(format!("{} ceiling {}", kind.as_str(), per_second(f)), vec![f.clone()]);
+    }
+    for (name, f) in &case.accounts.compute_parts {
+        add(format!("{name} ceiling {}", per_second(f)), vec![f.clone()]);
+    }
+    for row in outcome.evidence.iter().take(3) {
+        for s in row.supports.iter().filter(|s| !s.figures.is_empty()) {
+            add(format!("{}: {}", row.candidate, s.text), s.figures.clone());
+        }
+    }
+    assumptions.extend(case.accounts.assumptions.iter().cloned());
+    if let (Some(useful), Some(busy)) =
+        (case.signals.get(Signal::HbmShare), case.signals.get(Signal::HbmBusy))
+        && busy < useful - 0.1
+    {
+        assumptions.push(format!(
+            "the profiled launch kept device memory {:.0} % busy, the useful bytes alone would need {:.0} % of the timed one: the profiled launch was slower (clocks, cold caches), or L2 held part of the bytes",
+            busy * 100.0,
+            useful * 100.0
+        ));
+    }
+    assumptions.extend(case.ceilings.disputes.iter().map(|d| format!("disputed: {d}")));
+    if let Some(other) = &outcome.sheet_device {
+        assumptions.push(format!(
+            "the sheet names {other}, the ceilings are {}'s: shares of the time compare two devices",
+            case.ceilings.device
+        ));
+    }
+    if let Some(rules) = case.sheet.profiler.as_ref().and_then(|p| p.rules.as_ref()) {
+        assumptions.extend(rules.iter().map(|r| format!("lead from the profiler's rules, no verdict: {r}")));
+    }
+    assumptions.dedup();
+    EvidenceOutput { from_data, assumptions }
+}
+
+fn artifact(outcome: &TriageOutcome, case: &Case<'_>) -> Artifact {
+    let mut rows = Vec::new();
+    if let Some(i) = &outcome.initial {
+        for (quantity, how, figure) in [
+            ("useful operations", i.flop_line.as_str(), &i.flop),
+            ("useful HBM bytes", i.hbm_line.as_str(), &i.hbm_bytes),
+            ("arithmetic intensity", "useful FLOP over useful HBM bytes", &i.intensity),
+            ("ridge", "arithmetic roof over HBM roof", &i.ridge),
+        ] {
+            rows.push(AccountingRow {
+                quantity: quantity.to_owned(),
+                how: how.to_owned(),
+                figure: figure.clone(),
+            });
+        }
+    }
+    for bound in &outcome.bounds {
+        rows.push(AccountingRow {
+            quantity: format!("{} needs at least", bound.name),
+            how: bound.how.clone(),
+            figure: bound.time.clone(),
+        });
+        if let Some(share) = &bound.share {
+            rows.push(AccountingRow {
+                quantity: format!("{} share of the time", bound.name),
+                how: "bound over the measured time".to_owned(),
+                figure: share.clone(),
+            });
+        }
+    }
+    if let Some(t) = &case.accounts.time_us {
+        rows.push(AccountingRow {
+            quantity: "measured".to_owned(),
+            how: "median of one call".to_owned(),
+            figure: t.clone(),
+        });
+    }
+    Artifact { title: format!("accounting of {} on {}", outcome.name, case.ceilings.device), rows }
+}
+
+fn validation(outcome: &TriageOutcome, sheet: &FactSheet, kind: OperatorKind) -> Validation {
+    let d = sheet.dtypes.clone().unwrap_or_default();
+    let out = d.output.or_else(|| d.inputs.as_ref().and_then(|i| i.first().copied()));
+    let rounding = match out {
+        Some(Dtype::Bf16) => "2^-9 of the value a rounding",
+        Some(Dtype::Fp16) => "2^-12 of the value a rounding",
+        Some(Dtype::Fp32) => "2^-25 of the value a rounding",
+        _ => "half a unit in the last place of the output format",
+    };
+    let correctness = format!(
+        "saved inputs, fp64 reference: the error of the changed kernel is no larger than the present one's ({} output: {rounding}); a pure reordering is bitwise equal; 20 repeats (kbt validate compare, kbt validate flake)",
+        out.map_or("unstated", Dtype::as_str),
+    );
+    Validation {
+        correctness,
+        boundary: boundary(sheet, kind),
+        experiment: outcome.experiments.first().map_or_else(
+            || {
+                "take the missing timing, with its spread: it is what would contradict the initial call"
+                    .to_owned()
+            },
+            |e| format!("{}: predicted {}; wrong if {}", e.factor, e.prediction, e.falsified_by),
+        ),
+    }
+}
+
+fn boundary(sheet: &FactSheet, kind: OperatorKind) -> String {
+    let s = sheet.shape.clone().unwrap_or_default();
+    let i = sheet.implementation.clone().unwrap_or_default();
+    let off = |v: Option<u64>, tile: Option<u64>| {
+        v.map_or_else(|| "?".to_owned(), |v| (v.saturating_sub(v % tile.unwrap_or(1).max(1)) + 1).to_string())
+    };
+    match kind {
+        OperatorKind::Gemm => format!(
+            "m = {} and n = {} (one past a tile), k one past a multiple of the MMA's k, m = 1",
+            off(s.m, i.tile_m),
+            off(s.n, i.tile_n)
+        ),
+        OperatorKind::Attention => format!(
+            "seqlen = {} and 1, seqlen_kv no multiple of the tile, {}, a row that is masked whole",
+            off(s.seqlen, i.tile_m),
+            if s.causal == Some(true) { "not causal" } else { "causal" }
+        ),
+        OperatorKind::Normalization => format!(
+            "columns = {} (no multiple of the access width), one row, a row of equal values, a row with one huge value",
+            off(s.columns, None)
+        ),
+        OperatorKind::Elementwise => {
+            format!("elements = {} and 1, NaN and infinity, unaligned pointers", off(s.elements, None))
+        }
+        OperatorKind::Reduction => {
+            format!("elements = {} and 1, all equal, values that cancel", off(s.elements, None))
+        }
+        OperatorKind::Convolution => format!(
+            "channels = {} (no multiple of the vector), a window larger than the padded edge, batch 1",
+            off(s.channels, None)
+        ),
+        OperatorKind::Counts => {
+            "the smallest and the largest problem that callers send, and one that no tile divides".to_owned()
+        }
+    }
+}
+
+fn risks(outcome: &TriageOutcome, case: &Case<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    let published = case
+        .accounts
+        .hbm_roof
+        .iter()
+        .map(|(_, f)| f)
+        .chain(&case.accounts.compute_roof)
+        .any(|f| f.provenance.kind <= Known::Published);
+    if published {
+        found.push(
+            "a published peak is no promise: the reachable ceiling lies below it. Fallback: measure it (kbt microbench run) and read every share again".to_owned(),
+        );
+    }
+    match case.ceilings.arch.sm {
+        90 => found.push(
+            "WGMMA, TMA multicast and setmaxnreg need sm_90a code, which loads on 9.0 only. Fallback: mma.sync with cp.async".to_owned(),
+        ),
+        100 | 103 => found.push(format!(
+            "tcgen05 code is tied to its target: an sm_100a cubin does not load on 10.3, nor sm_103a on 10.0. Fallback: build {} and the other, or mma.sync",
+            case.ceilings.arch
+        )),
+        120 => found.push(
+            "compute capability 12.0 has no tcgen05 and less shared memory a CTA: kernels for 10.x do not carry over. Fallback: mma.sync with smaller tiles".to_owned(),
+        ),
+        _ => found.push(format!(
+            "{} has no TMA: asynchronous copies mean cp.async. Fallback: register double-buffering",
+            case.ceilings.arch
+        )),
+    }
+    if let Some(first) = outcome.experiments.first() {
+        found.push(format!(
+            "{} may cost registers or shared memory that residency needs: check spills and CTAs an SM after the change. Fallback: the next candidate, {}",
+            first.candidate,
+            outcome.experiments.get(1).map_or("none with evidence", |e| e.candidate.as_str())
+        ));
+    }
+    if let Some(t) = &case.accounts.time_us
+        && t.value < 10.0
+    {
+        found.push("a kernel this short is ruled by launch and dependency latencies that a roofline does not model. Fallback: a latency model, or batch the calls".to_owned());
+    }
+    if case.sheet.timing.as_ref().is_some_and(|t| t.communication_included == Some(true)) {
+        found.push("communication is inside the time, which a roofline does not model. Fallback: time both parts apart".to_owned());
+    }
+    if case.sheet.profiler.is_some() {
+        found.push("profiler counters come from replays, by default with base clocks and flushed caches: they explain, they do not time. Fallback: --clock-control none and --cache-control none, and CUDA events for time".to_owned());
+    }
+    found
+}

@@ -1,0 +1,338 @@
+//! An outcome as text for a terminal (conclusion first, one screen) and as Markdown (everything).
+
+use crate::outcome::{
+    Bound, CandidateRow, CandidateStanding as Standing, CheckStatus, Outputs, Priority, Statement, Status,
+    TriageOutcome,
+};
+use kbt_evidence::Figure;
+use std::fmt::Write as _;
+
+const WIDTH: usize = 110;
+
+/// Wraps text to the terminal's usual width; continuation lines are indented.
+fn wrap(out: &mut String, first: &str, indent: usize, text: &str) {
+    let mut line = first.to_owned();
+    let mut empty = true;
+    for word in text.split_whitespace() {
+        if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            out.push_str(line.trim_end());
+            out.push('\n');
+            line = " ".repeat(indent);
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    out.push_str(line.trim_end());
+    out.push('\n');
+}
+
+fn percent(figure: &Figure) -> String {
+    format!("{:.0} %", figure.value * 100.0)
+}
+
+impl TriageOutcome {
+    /// For a terminal: the conclusion, the roofs, the candidates, the next experiment, the order.
+    #[must_use]
+    pub fn render_text(&self) -> String {
+        let mut out = String::new();
+        let head = match self.status {
+            Status::Diagnosed => "",
+            Status::Initial => "INITIAL CALL ONLY ",
+            Status::Refused => "REFUSED ",
+            Status::OutOfScope => "OUT OF SCOPE ",
+        };
+        match &self.outputs {
+            Some(o) => wrap(&mut out, "", 0, &format!("{head}{}: {}", self.name, o.conclusion)),
+            None => wrap(&mut out, "", 0, &format!("{head}{}", self.refusal.as_deref().unwrap_or(""))),
+        }
+        for s in &self.supply {
+            wrap(&mut out, &format!("  needs {:<9} ", s.fact), 18, &s.keys);
+            wrap(&mut out, "                  e.g. ", 23, &s.example);
+        }
+        self.text_roofs(&mut out);
+        if self.status == Status::Diagnosed {
+            self.text_diagnosis(&mut out);
+        } else if let (Status::Initial, Some(o)) = (self.status, &self.outputs) {
+            text_outputs(&mut out, o);
+        }
+        out
+    }
+
+    fn text_roofs(&self, out: &mut String) {
+        let Some(i) = &self.initial else { return };
+        if self.call.is_none() {
+            return;
+        }
+        let _ = writeln!(out, "\nwork      {}", i.flop_line);
+        let _ = writeln!(out, "          {}", i.hbm_line);
+        let _ = writeln!(
+            out,
+            "          {:.1} FLOP/B against a ridge of {:.1} [{}]: initial call {}",
+            i.intensity.value, i.ridge.value, i.ridge.provenance.kind, i.call
+        );
+        for (index, b) in self.bounds.iter().enumerate() {
+            let first = if index == 0 { "roofs     " } else { "          " };
+            wrap(out, first, 12, &bound_line(b));
+        }
+        for c in &self.contradictions {
+            wrap(out, "CONFLICT  ", 10, &format!("{}: {}", c.what, c.causes.join("; or ")));
+        }
+    }
+
+    fn text_diagnosis(&self, out: &mut String) {
+        let fired: Vec<&str> = self.checks_by(CheckStatus::Fired).map(|c| c.id.as_str()).collect();
+        let clear = self.checks_by(CheckStatus::Clear).count();
+        let unknown: Vec<&str> = self.checks_by(CheckStatus::NotEvaluated).map(|c| c.id.as_str()).collect();
+        let _ = writeln!(out);
+        wrap(
+            out,
+            "checks    ",
+            10,
+            &format!(
+                "{} of 19 fire{}{}; {clear} clear; {} not evaluated",
+                fired.len(),
+                if fired.is_empty() { "" } else { ": " },
+                fired.join(", "),
+                unknown.len()
+            ),
+        );
+        for (index, row) in self.evidence.iter().take(3).enumerate() {
+            text_candidate(out, index, row);
+        }
+        for r in &self.results {
+            wrap(out, "result    ", 10, &r.finding);
+        }
+        if let Some(e) = self.experiments.first() {
+            wrap(out, "\nnext      ", 10, &e.factor);
+            wrap(out, "          ", 10, &format!("predicted {}; wrong if {}", e.prediction, e.falsified_by));
+            if let Some(command) = &e.command {
+                let _ = writeln!(out, "          {command}");
+            }
+            wrap(out, "          ", 10, &format!("stop: {}", e.stop_rule));
+        }
+        let _ = writeln!(out);
+        for priority in [Priority::P0, Priority::P2, Priority::P3] {
+            // P1 is the experiment above; of the rest the names do, the outcome has the words.
+            let full = priority == Priority::P0;
+            let actions: Vec<&str> = self
+                .order
+                .iter()
+                .filter(|s| s.priority == priority)
+                .map(
+                    |s| if full { s.action.as_str() } else { s.action.split(':').next().unwrap_or_default() },
+                )
+                .collect();
+            if !actions.is_empty() {
+                let shown = &actions[..actions.len().min(if full { 2 } else { 5 })];
+                let more = actions.len() - shown.len();
+                let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+                wrap(out, &format!("{priority}        "), 10, &format!("{}{more}", shown.join("; ")));
+            }
+        }
+        if let Some(o) = &self.outputs {
+            text_outputs(out, o);
+        }
+    }
+
+    fn checks_by(&self, status: CheckStatus) -> impl Iterator<Item = &crate::outcome::Check> {
+        self.checks.iter().filter(move |c| c.status == status)
+    }
+
+    /// Everything, for a report or an issue.
+    #[must_use]
+    pub fn render_markdown(&self) -> String {
+        let mut out = format!("# Triage: {}\n\n", self.name);
+        if let Some(q) = &self.question {
+            let _ = writeln!(out, "> {q}\n");
+        }
+        match (&self.outputs, &self.refusal) {
+            (Some(o), _) => {
+                let _ = writeln!(out, "## Conclusion\n\n{}\n", o.conclusion);
+            }
+            (None, Some(r)) => {
+                let _ = writeln!(out, "{r}\n");
+            }
+            (None, None) => {}
+        }
+        if !self.supply.is_empty() {
+            let _ = writeln!(out, "| missing | supply | example |\n|---|---|---|");
+            for s in &self.supply {
+                let _ = writeln!(out, "| {} | {} | `{}` |", s.fact, s.keys, s.example);
+            }
+            out.push('\n');
+        }
+        let Some(o) = &self.outputs else { return out };
+        self.markdown_evidence(&mut out, o);
+        self.markdown_matrix(&mut out);
+        self.markdown_plan(&mut out, o);
+        out
+    }
+
+    fn markdown_evidence(&self, out: &mut String, o: &Outputs) {
+        let _ = writeln!(out, "## Evidence and assumptions\n");
+        for s in &o.evidence.from_data {
+            let _ = writeln!(out, "- {}", sourced(s));
+        }
+        for a in &o.evidence.assumptions {
+            let _ = writeln!(out, "- assumed: {a}");
+        }
+        for c in &self.contradictions {
+            let _ = writeln!(out, "- **contradiction**: {} (could be: {})", c.what, c.causes.join("; "));
+        }
+        let _ = writeln!(out, "\n## {}\n", capital(&o.artifact.title));
+        if !o.artifact.rows.is_empty() {
+            let _ = writeln!(out, "| quantity | how | value | known |\n|---|---|---|---|");
+            for r in &o.artifact.rows {
+                let value = r.figure.to_string();
+                // A figure prints as `name value unit [kind]`; name and kind have their own columns.
+                let value = value.strip_prefix(&r.figure.name).unwrap_or(&value);
+                let value = value.rsplit_once(" [").map_or(value, |(v, _)| v).trim();
+                let _ =
+                    writeln!(out, "| {} | {} | {value} | {} |", r.quantity, r.how, r.figure.provenance.kind);
+            }
+            out.push('\n');
+        }
+    }
+
+    fn markdown_matrix(&self, out: &mut String) {
+        if !self.checks.is_empty() {
+            let _ = writeln!(out, "## Does the implementation contradict the call?\n");
+            let _ = writeln!(out, "| side | check | finding | measurement needed |\n|---|---|---|---|");
+            for c in &self.checks {
+                let _ = writeln!(
+                    out,
+                    "| {} | {} | {} | {} |",
+                    c.side,
+                    c.question,
+                    c.finding,
+                    c.needed.first().map_or("", String::as_str)
+                );
+            }
+            out.push('\n');
+        }
+        if !self.evidence.is_empty() {
+            let _ = writeln!(out, "## Evidence matrix\n");
+            let _ = writeln!(
+                out,
+                "| candidate | class | standing | share of time | for | against | measurement needed |\n|---|---|---|---|---|---|---|"
+            );
+            for r in &self.evidence {
+                let list = |s: &[Statement]| s.iter().map(sourced).collect::<Vec<_>>().join("<br>");
+                let against = if r.against.is_empty() && !r.counter_evidence_looked_for {
+                    "no counter-evidence looked for".to_owned()
+                } else {
+                    list(&r.against)
+                };
+                let _ = writeln!(
+                    out,
+                    "| {} | {} | {} | {} | {} | {against} | {} |",
+                    r.title,
+                    r.class,
+                    r.standing,
+                    r.share.as_ref().map_or("?".to_owned(), |f| format!(
+                        "{} [{}]",
+                        percent(f),
+                        f.provenance.kind
+                    )),
+                    list(&r.supports),
+                    r.needed.join("<br>")
+                );
+            }
+            out.push('\n');
+        }
+    }
+
+    fn markdown_plan(&self, out: &mut String, o: &Outputs) {
+        if !self.experiments.is_empty() {
+            let _ = writeln!(out, "## Experiments\n");
+            for e in &self.experiments {
+                let _ = writeln!(out, "- **{}**: {}", e.id, e.factor);
+                if let Some(c) = &e.command {
+                    let _ = writeln!(out, "  - command: `{c}`");
+                }
+                let _ = writeln!(out, "  - predicted: {}; wrong if {}", e.prediction, e.falsified_by);
+                let _ = writeln!(out, "  - stop: {}", e.stop_rule);
+            }
+            out.push('\n');
+        }
+        if !self.order.is_empty() {
+            let _ = writeln!(out, "## Order\n");
+            for s in &self.order {
+                let _ = writeln!(out, "- {} {}: {}", s.priority, s.action, s.why);
+            }
+            out.push('\n');
+        }
+        let v = &o.validation;
+        let _ = writeln!(
+            out,
+            "## Minimal validation\n\n- correctness: {}\n- boundary: {}\n- experiment: {}\n",
+            v.correctness, v.boundary, v.experiment
+        );
+        let _ = writeln!(out, "## Risks and fallback\n");
+        for r in &o.risks {
+            let _ = writeln!(out, "- {r}");
+        }
+    }
+}
+
+fn bound_line(b: &Bound) -> String {
+    let share = b.share.as_ref().map_or(String::new(), |s| format!(", {} of the time", percent(s)));
+    format!("{} >= {:.2} us{share}: {} [{}]", b.name, b.time.value, b.how, b.time.provenance.kind)
+}
+
+fn text_candidate(out: &mut String, index: usize, row: &CandidateRow) {
+    let first = if index == 0 { "suspects  " } else { "          " };
+    let share =
+        row.share.as_ref().map_or("share unknown".to_owned(), |s| format!("{} of the time", percent(s)));
+    let title = format!("{}. {} ({}, {share}) {}", index + 1, row.title, row.class, row.standing);
+    wrap(out, first, 13, &title);
+    let short = |s: &[Statement]| s.first().map(|s| s.text.clone());
+    if let Some(text) = short(&row.supports) {
+        wrap(out, "             + ", 15, &text);
+    }
+    match short(&row.against) {
+        Some(text) => wrap(out, "             - ", 15, &text),
+        None if !row.counter_evidence_looked_for => {
+            wrap(out, "             - ", 15, "no counter-evidence looked for");
+        }
+        None => {}
+    }
+    if let (Some(text), true) = (row.needed.first(), row.standing != Standing::Refuted) {
+        wrap(out, "             ? ", 15, text);
+    }
+}
+
+fn text_outputs(out: &mut String, o: &Outputs) {
+    let _ = writeln!(out);
+    if let Some(a) = o.evidence.assumptions.first() {
+        let more = o.evidence.assumptions.len() - 1;
+        let more = if more > 0 { format!(" (and {more} more: --format md)") } else { String::new() };
+        wrap(out, "assumed   ", 10, &format!("{a}{more}"));
+    }
+    wrap(
+        out,
+        "validate  ",
+        10,
+        &format!("{}; at the boundary: {}", o.validation.correctness, o.validation.boundary),
+    );
+    if let Some(r) = o.risks.first() {
+        wrap(out, "risk      ", 10, r);
+    }
+}
+
+/// A statement with the weakest knowledge behind it.
+fn sourced(s: &Statement) -> String {
+    match s.figures.iter().map(|f| f.provenance.kind).min() {
+        Some(kind) => format!("{} [{kind}]", s.text),
+        None => s.text.clone(),
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |c| c.to_uppercase().chain(chars).collect())
+}

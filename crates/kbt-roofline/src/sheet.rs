@@ -1,0 +1,221 @@
+//! Reading and writing fact sheets: lines in errors, and the provenance of each value.
+
+use crate::facts::{FactSheet, SCHEMA};
+use crate::lines::LineIndex;
+use kbt_evidence::{Figure, Provenance, Unit};
+
+/// A fact sheet, result or export that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{origin}{}: {message}", line.map_or_else(String::new, |l| format!(":{l}")))]
+pub struct SheetError {
+    /// The file.
+    pub origin: String,
+    /// The line, where one is to blame.
+    pub line: Option<usize>,
+    /// What is wrong, and what would be accepted.
+    pub message: String,
+}
+
+impl SheetError {
+    pub(crate) fn new(origin: &str, line: Option<usize>, message: impl Into<String>) -> Self {
+        Self { origin: origin.to_owned(), line, message: message.into() }
+    }
+
+    pub(crate) fn yaml(origin: &str, error: &serde_yaml::Error) -> Self {
+        let line = error.location().map(|l| l.line());
+        // The parser ends its message with the position, which the error states by itself.
+        let text = error.to_string();
+        let message = text.split(" at line ").next().unwrap_or(&text).to_owned();
+        Self { origin: origin.to_owned(), line, message }
+    }
+}
+
+impl FactSheet {
+    /// Reads a sheet from YAML; `origin` names the file in errors and provenance. Measurements that the sheet
+    /// states become recordings.
+    pub fn from_yaml(text: &str, origin: &str) -> Result<Self, SheetError> {
+        let mut sheet: Self = serde_yaml::from_str(text).map_err(|e| SheetError::yaml(origin, &e))?;
+        sheet.origin = origin.to_owned();
+        sheet.lines = LineIndex::of(text);
+        if sheet.schema != SCHEMA {
+            return Err(sheet.error("schema", format!("schema `{}` is not `{SCHEMA}`", sheet.schema)));
+        }
+        let value = serde_yaml::to_value(&sheet).map_err(|e| SheetError::yaml(origin, &e))?;
+        if let Some(path) = not_finite(&value, "") {
+            return Err(
+                sheet.error(&path, format!("`{path}` is no finite number; leave out what is not known"))
+            );
+        }
+        sheet.check_numbers()?;
+        sheet.read_back();
+        Ok(sheet)
+    }
+
+    /// Writes the sheet as YAML.
+    pub fn to_yaml(&self) -> Result<String, SheetError> {
+        serde_yaml::to_string(self).map_err(|e| SheetError::yaml(&self.origin, &e))
+    }
+
+    /// What to call the kernel in messages.
+    #[must_use]
+    pub fn title(&self) -> &str {
+        self.name.as_deref().unwrap_or("the kernel")
+    }
+
+    pub(crate) fn error(&self, path: &str, message: impl Into<String>) -> SheetError {
+        SheetError::new(&self.origin, self.lines.line(path), message)
+    }
+
+    /// Numbers that no measurement and no shape can have. Percentages above 100 do occur in real profiles and
+    /// are reported as contradictions, not refused.
+    fn check_numbers(&self) -> Result<(), SheetError> {
+        let positive = |path: &str, value: Option<f64>| match value {
+            Some(v) if !(v.is_finite() && v > 0.0) => {
+                Err(self.error(path, format!("`{path}` is {v}; a positive number is needed")))
+            }
+            _ => Ok(()),
+        };
+        if let Some(t) = &self.timing {
+            positive("timing.median_us", t.median_us)?;
+            positive("timing.kernel_us", t.kernel_us)?;
+            positive("timing.kernels", t.kernels)?;
+            if let (Some(low), Some(high)) = (t.low_us, t.high_us)
+                && !(low <= high && t.median_us.is_none_or(|m| (low..=high).contains(&m)))
+            {
+                return Err(self.error("timing.low_us", "low_us <= median_us <= high_us must hold"));
+            }
+        }
+        if let Some(o) = &self.operator {
+            positive("operator.hbm_bytes", o.hbm_bytes)?;
+            positive("operator.inputs", o.inputs)?;
+            positive("operator.outputs", o.outputs)?;
+            positive("operator.flop_per_element", o.flop_per_element)?;
+            if o.flop.is_some_and(|f| f < 0.0) {
+                return Err(self.error("operator.flop", "`operator.flop` must be 0 or more"));
+            }
+        }
+        if let Some(d) = &self.device {
+            positive("device.sm_count", d.sm_count)?;
+            positive("device.sm_clock_mhz", d.sm_clock_mhz)?;
+        }
+        if let Some(i) = &self.implementation {
+            positive("implementation.grid_ctas", i.grid_ctas)?;
+            positive("implementation.ctas_per_sm", i.ctas_per_sm)?;
+        }
+        for (index, ceiling) in self.ceilings.iter().enumerate() {
+            let set = [ceiling.bytes_per_s, ceiling.flop_per_s, ceiling.seconds];
+            if set.iter().flatten().filter(|v| **v > 0.0).count() != 1 {
+                return Err(self.error(
+                    &format!("ceilings.{index}"),
+                    format!(
+                        "ceiling `{}` needs exactly one positive number: bytes_per_s, flop_per_s or seconds",
+                        ceiling.kind
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn read_back(&mut self) {
+        let stated = [
+            self.operator.as_mut().and_then(|s| s.provenance.as_mut()),
+            self.shape.as_mut().and_then(|s| s.provenance.as_mut()),
+            self.dtypes.as_mut().and_then(|s| s.provenance.as_mut()),
+            self.dataflow.as_mut().and_then(|s| s.provenance.as_mut()),
+            self.implementation.as_mut().and_then(|s| s.provenance.as_mut()),
+            self.timing.as_mut().and_then(|s| s.provenance.as_mut()),
+            self.device.as_mut().and_then(|s| s.provenance.as_mut()),
+            self.profiler.as_mut().and_then(|s| s.provenance.as_mut()),
+        ];
+        let ceilings = self.ceilings.iter_mut().map(|c| &mut c.provenance);
+        for p in stated.into_iter().flatten().chain(ceilings) {
+            *p = p.clone().read_back();
+        }
+    }
+
+    /// How the value at a path is known: what its section states, else given by the sheet's line.
+    pub(crate) fn provenance(&self, path: &str) -> Provenance {
+        let section = path.split('.').next().unwrap_or(path);
+        let stated = match section {
+            "operator" => self.operator.as_ref().and_then(|s| s.provenance.as_ref()),
+            "shape" => self.shape.as_ref().and_then(|s| s.provenance.as_ref()),
+            "dtypes" => self.dtypes.as_ref().and_then(|s| s.provenance.as_ref()),
+            "dataflow" => self.dataflow.as_ref().and_then(|s| s.provenance.as_ref()),
+            "implementation" => self.implementation.as_ref().and_then(|s| s.provenance.as_ref()),
+            "timing" => self.timing.as_ref().and_then(|s| s.provenance.as_ref()),
+            "device" => self.device.as_ref().and_then(|s| s.provenance.as_ref()),
+            "profiler" => self.profiler.as_ref().and_then(|s| s.provenance.as_ref()),
+            _ => None,
+        };
+        stated.cloned().unwrap_or_else(|| {
+            let origin = if self.origin.is_empty() { "the fact sheet" } else { &self.origin };
+            Provenance::given(match self.lines.line(path) {
+                Some(line) => format!("{origin}:{line}"),
+                None => origin.to_owned(),
+            })
+        })
+    }
+
+    /// A value of the sheet as a figure.
+    pub(crate) fn figure(&self, path: &str, name: &str, value: f64, unit: Unit) -> Figure {
+        Figure::new(name, value, unit, self.provenance(path))
+    }
+}
+
+/// The path of the first number that is infinite or none.
+fn not_finite(value: &serde_yaml::Value, path: &str) -> Option<String> {
+    let under = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+    match value {
+        serde_yaml::Value::Number(n) => n.as_f64().is_some_and(|v| !v.is_finite()).then(|| path.to_owned()),
+        serde_yaml::Value::Sequence(items) => {
+            items.iter().enumerate().find_map(|(i, v)| not_finite(v, &under(&i.to_string())))
+        }
+        serde_yaml::Value::Mapping(map) => {
+            map.iter().find_map(|(k, v)| not_finite(v, &under(k.as_str().unwrap_or_default())))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kbt_evidence::Known;
+
+    #[test]
+    fn a_value_is_known_by_its_line_or_by_what_its_section_states() {
+        let text = "timing:\n  median_us: 3\ndevice:\n  name: H200\n  provenance: \
+                    {kind: measured, by: c, device: d, date: 2026-11-30}\n";
+        let sheet = FactSheet::from_yaml(text, "f.yaml").unwrap();
+        let p = sheet.provenance("timing.median_us");
+        assert_eq!((p.kind, p.by.as_str()), (Known::Given, "f.yaml:2"));
+        assert_eq!(sheet.provenance("device.sm_count").kind, Known::Recorded);
+    }
+
+    #[test]
+    fn bad_sheets_name_the_line_and_what_would_be_accepted() {
+        for (text, line, word) in [
+            ("schema: kbt.facts/9\n", 1, "kbt.facts/1"),
+            ("timing:\n  median_us: -4\n", 2, "positive"),
+            ("profiler:\n  metrics:\n    a__b.sum: .nan\n", 3, "finite"),
+            ("operator:\n  kind: elementwise\n  inputs: .inf\n", 3, "finite"),
+            ("timing:\n  median_us: 4\n  mean_us: 4\n", 3, "median_us"),
+            ("dtypes:\n  inputs: [bf8]\n", 2, "fp8_e4m3"),
+            ("timing:\n  median_us: 4\n  low_us: 5\n  high_us: 6\n", 3, "low_us <= median_us"),
+            ("ceilings:\n- kind: hbm_copy\n  provenance: {kind: assumed, by: x}\n", 2, "exactly one"),
+            ("operator: [x]\n", 1, "operator"),
+        ] {
+            let error = FactSheet::from_yaml(text, "f.yaml").unwrap_err();
+            assert!(error.to_string().contains(word), "{error}");
+            assert!(error.to_string().starts_with(&format!("f.yaml:{line}: ")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_sheet_survives_writing_and_may_hold_a_question_alone() {
+        let sheet = FactSheet::from_yaml("question: why so slow\n", "f.yaml").unwrap();
+        let again = FactSheet::from_yaml(&sheet.to_yaml().unwrap(), "f.yaml").unwrap();
+        assert_eq!(again.question, sheet.question);
+    }
+}

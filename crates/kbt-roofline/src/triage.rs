@@ -1,0 +1,298 @@
+//! The triage itself: facts to accountings, the call, the contradiction check, the matrix, the experiments.
+
+use crate::bounds::{self, Accounts};
+use crate::ceilings::{Ceilings, RoofKind, is_firm};
+use crate::facts::FactSheet;
+use crate::intake::{self, Scope};
+use crate::matrix;
+use crate::order;
+use crate::outcome::{
+    Call, ExperimentResult, Fact, InitialCall, PlotPoint, PlotRoof, Resource, RooflinePlot, SCHEMA, Status,
+    TriageOutcome,
+};
+use crate::outputs;
+use crate::published::same_device;
+use crate::sheet::SheetError;
+use crate::signals::{self, Signal, Signals};
+use crate::work::{self, Work};
+use crate::{checks, experiments};
+use kbt_evidence::{Figure, Provenance, Unit};
+
+/// Within this factor of the ridge neither side is called.
+pub(crate) const NEAR_RIDGE: f64 = 1.5;
+/// Below this share of its roof a side does not explain the time (Nsight Compute's SOLBottleneck rule).
+pub(crate) const EXPLAINS: f64 = 0.6;
+
+/// Everything between the facts and the outcome, for the parts that write it up.
+pub(crate) struct Case<'a> {
+    pub(crate) sheet: &'a FactSheet,
+    pub(crate) work: &'a Work,
+    pub(crate) ceilings: &'a Ceilings,
+    pub(crate) accounts: &'a Accounts,
+    pub(crate) signals: &'a Signals,
+    pub(crate) cross_device: bool,
+}
+
+/// Triages a fact sheet against a device's ceilings. `results` are outcomes of experiments, each with the file it
+/// came from; those within the sheet count too. An error is a result that names no experiment; missing facts
+/// are no error but a refusal within the outcome.
+pub fn triage(
+    sheet: &FactSheet,
+    ceilings: Option<&Ceilings>,
+    results: &[(ExperimentResult, String)],
+) -> Result<TriageOutcome, SheetError> {
+    let mut outcome = empty(sheet, ceilings);
+    match intake::scope(sheet) {
+        Scope::Other(topic) => {
+            outcome.status = Status::OutOfScope;
+            let rest = if sheet.operator.is_some() {
+                " The sheet does describe a kernel: ask about its performance, or drop `question`, to have it triaged."
+            } else {
+                ""
+            };
+            outcome.refusal = Some(format!(
+                "the question is about {topic}, not about an operator's performance; a roofline does not answer it.{rest}"
+            ));
+            return Ok(outcome);
+        }
+        Scope::Performance | Scope::Unclear => {}
+    }
+    let mut missing = intake::missing(sheet);
+    let ceilings = ceilings.map(|c| c.clone().with_sheet(sheet));
+    let (Ok(work), Some(ceilings)) = (work::derive(sheet), &ceilings) else {
+        if ceilings.is_none() {
+            missing.push(Fact::Ceilings);
+        }
+        refuse(&mut outcome, sheet, missing);
+        return Ok(outcome);
+    };
+    let mut accounts = bounds::account(sheet, &work, ceilings);
+    let Some(initial) = initial(&work, &accounts) else {
+        missing.push(Fact::Ceilings);
+        refuse(&mut outcome, sheet, missing);
+        return Ok(outcome);
+    };
+    let named = sheet.device.as_ref().and_then(|d| d.name.clone());
+    let differs = named.filter(|n| !same_device(n, &ceilings.device));
+    let cross_device = differs.is_some() && sheet.ceilings.is_empty();
+    outcome.sheet_device = differs;
+    if cross_device {
+        // Time on one device is no share of another's roofs; what is no roof of a device stays.
+        let own = [Resource::Communication, Resource::HostTransfer, Resource::Submission, Resource::Chain];
+        accounts.bounds.iter_mut().filter(|b| !own.contains(&b.resource)).for_each(|b| b.share = None);
+    }
+    let signals = signals::derive(sheet, &work, ceilings, &accounts);
+    let case = Case { sheet, work: &work, ceilings, accounts: &accounts, signals: &signals, cross_device };
+    outcome.call = Some(initial.call);
+    outcome.margin = Some(initial.margin.clone());
+    outcome.initial = Some(initial);
+    outcome.bounds.clone_from(&accounts.bounds);
+    outcome.plot = Some(plot(&case));
+    let firm = |f: &Figure| is_firm(f.provenance.kind);
+    let roofs_firm = accounts.hbm_roof.iter().map(|(_, f)| f).chain(&accounts.compute_roof).all(firm);
+    outcome.order_of_magnitude =
+        cross_device || !roofs_firm || accounts.time_us.as_ref().is_some_and(|t| !firm(t));
+    if !missing.is_empty() {
+        // Only the timing is missing, or only a latency: the roofline by intensity stands, no more.
+        let only_time = missing == [Fact::Timing];
+        refuse(&mut outcome, sheet, missing);
+        if only_time {
+            outcome.status = Status::Initial;
+            outcome.outputs = Some(outputs::initial(&outcome, &case));
+        } else {
+            outcome.call = None;
+            outcome.margin = None;
+        }
+        return Ok(outcome);
+    }
+    let Some(time) = accounts.time_us.clone() else { return Ok(outcome) };
+    outcome.status = Status::Diagnosed;
+    diagnose(&mut outcome, &case);
+    outcome.contradictions = bounds::contradictions(&accounts, sheet);
+    outcome.checks = checks::run(&signals);
+    let all: Vec<(ExperimentResult, String)> = sheet
+        .results
+        .iter()
+        .map(|r| (r.clone(), sheet.origin.clone()))
+        .chain(results.iter().cloned())
+        .collect();
+    outcome.results = matrix::read_results(&all, &time, &signals)?;
+    let by_intensity = outcome.initial.as_ref().filter(|_| cross_device);
+    outcome.evidence = matrix::build(&signals, &outcome.checks, &outcome.results, by_intensity);
+    outcome.experiments = experiments::design(&outcome.evidence, &time);
+    outcome.order = order::order(&outcome, &case);
+    outcome.outputs = Some(outputs::diagnosed(&outcome, &case));
+    Ok(outcome)
+}
+
+fn empty(sheet: &FactSheet, ceilings: Option<&Ceilings>) -> TriageOutcome {
+    TriageOutcome {
+        schema: SCHEMA.to_owned(),
+        name: sheet.title().to_owned(),
+        question: sheet.question.clone(),
+        status: Status::Refused,
+        call: None,
+        margin: None,
+        order_of_magnitude: false,
+        device: ceilings.map(|c| c.device.clone()),
+        sheet_device: None,
+        missing: Vec::new(),
+        supply: Vec::new(),
+        refusal: None,
+        initial: None,
+        bounds: Vec::new(),
+        contradictions: Vec::new(),
+        checks: Vec::new(),
+        evidence: Vec::new(),
+        experiments: Vec::new(),
+        results: Vec::new(),
+        order: Vec::new(),
+        outputs: None,
+        plot: None,
+    }
+}
+
+fn refuse(outcome: &mut TriageOutcome, sheet: &FactSheet, missing: Vec<Fact>) {
+    let words: Vec<&str> = missing.iter().map(|f| f.as_str()).collect();
+    outcome.status = Status::Refused;
+    outcome.refusal = Some(format!("no diagnosis without {}", words.join(", ")));
+    outcome.supply = missing.iter().map(|f| intake::supply(sheet, *f)).collect();
+    outcome.missing = missing;
+    outcome.outputs = Some(outputs::refused(outcome));
+}
+
+/// The call by arithmetic intensity alone.
+fn initial(work: &Work, accounts: &Accounts) -> Option<InitialCall> {
+    let (_, hbm) = accounts.hbm_roof.as_ref()?;
+    let compute = accounts.compute_roof.as_ref()?;
+    let intensity = Figure::computed(
+        "arithmetic intensity",
+        work.flop.value / work.hbm_bytes.value,
+        Unit::FlopPerByte,
+        "useful FLOP over useful HBM bytes",
+        &[&work.flop, &work.hbm_bytes],
+    );
+    let ridge = Figure::computed(
+        "ridge",
+        compute.value / hbm.value,
+        Unit::FlopPerByte,
+        "arithmetic roof over HBM roof",
+        &[compute, hbm],
+    );
+    let ratio = intensity.value / ridge.value;
+    let (call, name, margin) = if ratio > NEAR_RIDGE {
+        (Call::ComputeBound, "intensity over ridge", ratio)
+    } else if ratio < 1.0 / NEAR_RIDGE {
+        (Call::MemoryBound, "ridge over intensity", 1.0 / ratio.max(1e-9))
+    } else {
+        (Call::NearRidge, "intensity over ridge", ratio)
+    };
+    let margin = Figure::computed(name, margin, Unit::Ratio, name, &[&intensity, &ridge]);
+    Some(InitialCall {
+        call,
+        intensity,
+        ridge,
+        margin,
+        flop_line: work.flop_line.clone(),
+        hbm_line: work.hbm_line.clone(),
+        flop: work.flop.clone(),
+        hbm_bytes: work.hbm_bytes.clone(),
+    })
+}
+
+/// Whether the measured time bears the initial call out.
+fn diagnose(outcome: &mut TriageOutcome, case: &Case<'_>) {
+    let Some(initial) = &outcome.initial else { return };
+    // Time on one device says nothing of another's roofs.
+    if case.cross_device {
+        return;
+    }
+    let busy = |s| case.signals.figure(s).cloned();
+    let (hbm, compute) = (busy(Signal::HbmBusy), busy(Signal::ComputeBusy));
+    let value = |f: &Option<Figure>| f.as_ref().map_or(0.0, |f| f.value);
+    let (memory_holds, compute_holds) = (value(&hbm) >= EXPLAINS, value(&compute) >= EXPLAINS);
+    let call = match initial.call {
+        Call::NearRidge if memory_holds || compute_holds => Call::NearRidge,
+        Call::ComputeBound if compute_holds => Call::ComputeBound,
+        // The implementation contradicts the intensity: it moves more than the useful bytes.
+        Call::MemoryBound | Call::ComputeBound if memory_holds => Call::MemoryBound,
+        _ => Call::Neither,
+    };
+    if call == Call::Neither {
+        let known: Vec<&Figure> = hbm.iter().chain(compute.iter()).collect();
+        let nearest = known.iter().map(|f| f.value).fold(0.0, f64::max).max(1e-9);
+        outcome.margin = Some(Figure::computed(
+            "time over the nearest roof",
+            1.0 / nearest,
+            Unit::Ratio,
+            "1 over the larger of the two roofs' shares",
+            &known,
+        ));
+    } else if call != initial.call {
+        let known: Vec<&Figure> = hbm.iter().chain(compute.iter()).collect();
+        let ratio = value(&hbm) / value(&compute).max(1e-9);
+        outcome.margin = Some(Figure::computed(
+            "HBM share over arithmetic share",
+            ratio,
+            Unit::Ratio,
+            "shares of the time",
+            &known,
+        ));
+    }
+    outcome.call = Some(call);
+}
+
+/// Every roof with its name, and the kernel where it was timed.
+fn plot(case: &Case<'_>) -> RooflinePlot {
+    let a = case.accounts;
+    let mut plot = RooflinePlot::default();
+    let mut slope = |name: &str, f: &Figure| {
+        plot.roofs.push(PlotRoof {
+            name: name.to_owned(),
+            bytes_per_s: Some(f.value),
+            flop_per_s: None,
+            provenance: f.provenance.clone(),
+        });
+    };
+    if let Some((kind, f)) = &a.hbm_roof {
+        slope(kind.as_str(), f);
+    }
+    for kind in [RoofKind::L2Read, RoofKind::SharedRead] {
+        if let Some(f) = case.ceilings.roof(kind) {
+            slope(kind.as_str(), f);
+        }
+    }
+    let mut flat = |name: String, value: f64, provenance: Provenance| {
+        plot.roofs.push(PlotRoof { name, bytes_per_s: None, flop_per_s: Some(value), provenance });
+    };
+    for (name, f) in &a.compute_parts {
+        flat(name.clone(), f.value, f.provenance.clone());
+    }
+    if let (Some(roof), true) = (&a.compute_roof, a.compute_parts.len() > 1) {
+        flat("arithmetic, at this operator's mix".to_owned(), roof.value, roof.provenance.clone());
+    }
+    if let (Some(ex2), Some(rate)) = (&case.work.ex2, case.ceilings.roof(RoofKind::Ex2)) {
+        let each = case.work.flop.value / ex2.value;
+        let name = format!("exp2 on the XU pipe, {each:.0} useful FLOP an exp2");
+        let f = Figure::computed(
+            &name,
+            each * rate.value,
+            Unit::FlopPerSecond,
+            &name,
+            &[&case.work.flop, ex2, rate],
+        );
+        flat(name, f.value, f.provenance);
+    }
+    if let Some(time) = &a.time_us {
+        let w = case.work;
+        let inputs = [&w.flop, &w.hbm_bytes, time];
+        let f = Figure::computed("point", 0.0, Unit::Ratio, "useful FLOP over the measured time", &inputs);
+        plot.points.push(PlotPoint {
+            name: case.sheet.title().to_owned(),
+            flop_per_byte: w.flop.value / w.hbm_bytes.value,
+            flop_per_s: w.flop.value / time.value * 1e6,
+            provenance: f.provenance,
+        });
+    }
+    plot
+}

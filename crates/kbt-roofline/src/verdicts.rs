@@ -1,0 +1,202 @@
+//! A triage read as verdicts of the ladder and as one line. A side of the roofline is ruled out only by measured
+//! ceilings and a measured time.
+
+use crate::candidates::BottleneckClass;
+use crate::outcome::{Call, CandidateRow, CandidateStanding as Standing, Resource, Status, TriageOutcome};
+use kbt_evidence::{Evidence, Figure, FixClass, Standing as Ruled, Step, Verdict};
+
+/// A side whose roof needs less than this share of the time cannot be what the time is spent on.
+const IDLE_SIDE: f64 = 0.4;
+/// At this share of a measured roof there is nothing left to win on that side.
+const AT_ROOF: f64 = 0.95;
+/// Shares of launch and of empty SMs below which the launch shape cannot matter.
+const LAUNCH_IDLE: f64 = 0.02;
+
+impl TriageOutcome {
+    /// What the triage says of each class of fix it can speak to.
+    #[must_use]
+    pub fn verdicts(&self) -> Vec<Verdict> {
+        if self.status != Status::Diagnosed {
+            return self.refused_verdicts();
+        }
+        let mut verdicts = vec![self.memory(), self.tensor(), self.launch()];
+        let told: Vec<FixClass> = verdicts.iter().map(|v| v.class).collect();
+        for row in &self.evidence {
+            let Some(class) = row.class.fix_class() else { continue };
+            let spoken = verdicts.iter().any(|v| v.class == class);
+            if !told.contains(&class) && !spoken && !row.supports.is_empty() {
+                verdicts.push(self.open(class, &[row]));
+            }
+        }
+        verdicts
+    }
+
+    fn refused_verdicts(&self) -> Vec<Verdict> {
+        let why = self.refusal.clone().unwrap_or_else(|| "facts are missing".to_owned());
+        let next = self.supply.first().map(|s| format!("supply {}", s.keys));
+        [FixClass::MemoryTraffic, FixClass::TensorThroughput, FixClass::LaunchShape]
+            .into_iter()
+            .map(|class| {
+                let v = Verdict::new(class, Ruled::Refused, Step::Triage, why.clone());
+                match &next {
+                    Some(n) => v.next(n.clone()),
+                    None => v,
+                }
+            })
+            .collect()
+    }
+
+    fn rows(&self, class: FixClass) -> Vec<&CandidateRow> {
+        self.evidence.iter().filter(|r| r.class.fix_class() == Some(class)).collect()
+    }
+
+    fn share(&self, resource: Resource) -> Option<&Figure> {
+        self.bounds.iter().find(|b| b.resource == resource)?.share.as_ref()
+    }
+
+    /// The class as its candidates leave it.
+    fn open(&self, class: FixClass, rows: &[&CandidateRow]) -> Verdict {
+        let best = rows.iter().find(|r| !r.supports.is_empty()).or(rows.first());
+        let Some(best) = best else {
+            return Verdict::new(
+                class,
+                Ruled::Open,
+                Step::Triage,
+                "no candidate of this class has evidence yet",
+            );
+        };
+        let standing = if best.standing == Standing::Confirmed { Ruled::Recommended } else { Ruled::Open };
+        let share =
+            best.share.as_ref().map_or(String::new(), |s| format!(", {:.0} % of the time", s.value * 100.0));
+        let mut verdict =
+            Verdict::new(class, standing, Step::Triage, format!("{}: {}{share}", best.standing, best.title));
+        for row in rows {
+            for s in &row.supports {
+                verdict = verdict.with(Evidence::supports(s.text.clone(), s.figures.clone()));
+            }
+            for s in row.against.iter().filter(|_| !row.supports.is_empty()) {
+                verdict = verdict.with(Evidence::against(s.text.clone(), s.figures.clone()));
+            }
+        }
+        let experiment = self.experiments.iter().find(|e| rows.iter().any(|r| r.candidate == e.candidate));
+        match (experiment, best.needed.first()) {
+            (Some(e), _) => verdict.next(format!("{}; predicted {}", e.factor, e.prediction)),
+            (None, Some(n)) => verdict.next(n.clone()),
+            (None, None) => verdict,
+        }
+    }
+
+    fn memory(&self) -> Verdict {
+        let class = FixClass::MemoryTraffic;
+        let rows = self.rows(class);
+        let useful = self.share(Resource::Hbm);
+        let counted = self.share(Resource::HbmTraffic);
+        let alive = |r: &&CandidateRow| {
+            matches!(r.standing, Standing::Supported | Standing::Contested | Standing::Confirmed)
+        };
+        if let Some(share) = counted.or(useful).filter(|s| s.value < IDLE_SIDE)
+            && measured(share)
+            && self.sheet_device.is_none()
+            && !rows.iter().any(alive)
+        {
+            let reason = format!(
+                "device memory needs {:.0} % of the time at its measured ceiling: fewer bytes cannot help",
+                share.value * 100.0
+            );
+            return Verdict::new(class, Ruled::RuledOut, Step::Triage, reason.clone())
+                .with(Evidence::supports(reason, vec![share.clone()]));
+        }
+        self.open(class, &rows)
+    }
+
+    fn tensor(&self) -> Verdict {
+        let class = FixClass::TensorThroughput;
+        let rows = self.rows(class);
+        let compute = self.share(Resource::Compute);
+        let supported = rows.iter().any(|r| !r.supports.is_empty());
+        if let Some(share) = compute.filter(|s| measured(s)).filter(|_| self.sheet_device.is_none()) {
+            let reason = if share.value >= AT_ROOF {
+                Some(format!(
+                    "the arithmetic fills {:.0} % of its measured roof: no busier to be had",
+                    share.value * 100.0
+                ))
+            } else if share.value < IDLE_SIDE && self.call == Some(Call::MemoryBound) && !supported {
+                Some(format!(
+                    "memory-bound, and the arithmetic needs {:.0} % of the time",
+                    share.value * 100.0
+                ))
+            } else {
+                None
+            };
+            if let Some(reason) = reason {
+                return Verdict::new(class, Ruled::RuledOut, Step::Triage, reason.clone())
+                    .with(Evidence::supports(reason, vec![share.clone()]));
+            }
+        }
+        self.open(class, &rows)
+    }
+
+    fn launch(&self) -> Verdict {
+        let class = FixClass::LaunchShape;
+        let rows = self.rows(class);
+        let launch = self.share(Resource::Launch);
+        // A wave bound is there only where waves are not full.
+        let waves = self.bounds.iter().any(|b| b.resource == Resource::Waves);
+        let filled = self
+            .checks
+            .iter()
+            .any(|c| c.id == "small_shape" && c.status == crate::outcome::CheckStatus::Clear);
+        if let Some(share) = launch.filter(|s| s.value < LAUNCH_IDLE && measured(s))
+            && !waves
+            && filled
+            && !rows.iter().any(|r| !r.supports.is_empty())
+        {
+            let reason = format!(
+                "every SM holds CTAs, waves are full, and the launch is {:.1} % of the time",
+                share.value * 100.0
+            );
+            return Verdict::new(class, Ruled::RuledOut, Step::Triage, reason.clone())
+                .with(Evidence::supports(reason, vec![share.clone()]));
+        }
+        self.open(class, &rows)
+    }
+
+    /// One line for the terminal.
+    #[must_use]
+    pub fn headline(&self) -> String {
+        match (self.status, self.call) {
+            (Status::Diagnosed, Some(call)) => {
+                let first = self.lead().map_or(String::new(), |r| {
+                    let share = r
+                        .share
+                        .as_ref()
+                        .map_or(String::new(), |s| format!(" ({:.0} % of the time)", s.value * 100.0));
+                    format!("; first suspect {}{share}", r.title)
+                });
+                let rough = if self.order_of_magnitude { ", order of magnitude" } else { "" };
+                format!("{call}{rough}{first}")
+            }
+            (Status::Initial, Some(call)) => format!("initial call {call}; no diagnosis without a timing"),
+            _ => format!("refused: {}", self.refusal.as_deref().unwrap_or("facts are missing")),
+        }
+    }
+
+    /// The candidate to name: the first that is not out by an experiment or by evidence against it alone.
+    pub(crate) fn lead(&self) -> Option<&CandidateRow> {
+        let out = |s| matches!(s, Standing::Refuted | Standing::Barred | Standing::Unlikely);
+        self.evidence.iter().find(|r| !out(r.standing))
+    }
+
+    /// The class that stands first, where one has evidence.
+    #[must_use]
+    pub fn first_class(&self) -> Option<BottleneckClass> {
+        self.evidence
+            .first()
+            .filter(|r| matches!(r.standing, Standing::Supported | Standing::Contested | Standing::Confirmed))
+            .map(|r| r.class)
+    }
+}
+
+fn measured(figure: &Figure) -> bool {
+    figure.provenance.kind.is_measurement()
+}

@@ -1,0 +1,186 @@
+//! Operations and compulsory bytes of each family of operators.
+
+use super::bytes;
+use crate::dtype::Dtype;
+use crate::facts::{Operator, OperatorKind, Shape};
+
+/// Operations and bytes before they become figures.
+pub(super) struct Counts {
+    pub(super) flop: f64,
+    pub(super) flop_line: String,
+    pub(super) read: f64,
+    pub(super) written: f64,
+    pub(super) byte_line: String,
+    /// Of the operations, the second matrix product's (attention).
+    pub(super) second: f64,
+    pub(super) ex2: Option<f64>,
+}
+
+pub(super) struct Formats {
+    pub(super) inputs: Vec<Dtype>,
+    pub(super) output: Dtype,
+    pub(super) mma: Dtype,
+    pub(super) second: Dtype,
+}
+
+impl Formats {
+    pub(super) fn input(&self, index: usize) -> Dtype {
+        self.inputs.get(index).or(self.inputs.last()).copied().unwrap_or(Dtype::Fp32)
+    }
+}
+
+/// The counts of an operator, `None` where the shape does not suffice.
+pub(super) fn counts(kind: OperatorKind, operator: &Operator, s: &Shape, f: &Formats) -> Option<Counts> {
+    let n = |v: Option<u64>| v.filter(|v| *v > 0).map(|v| v as f64);
+    let one = |v: Option<u64>| v.map_or(1.0, |v| v as f64);
+    Some(match kind {
+        OperatorKind::Gemm => {
+            let (b, m, nn, k) = (one(s.batch), n(s.m)?, n(s.n)?, n(s.k)?);
+            let (a, w, c) =
+                (f.input(0).bytes(b * m * k), f.input(1).bytes(b * k * nn), f.output.bytes(b * m * nn));
+            Counts {
+                flop: 2.0 * b * m * nn * k,
+                flop_line: format!("2·batch·m·n·k = 2 x {b} x {m} x {nn} x {k}"),
+                read: a + w,
+                written: c,
+                byte_line: format!(
+                    "A {} {} + B {} {} once, C {} {}",
+                    bytes(a),
+                    f.input(0),
+                    bytes(w),
+                    f.input(1),
+                    bytes(c),
+                    f.output
+                ),
+                second: 0.0,
+                ex2: None,
+            }
+        }
+        OperatorKind::Attention => attention(s, f)?,
+        OperatorKind::Normalization => {
+            let (rows, columns) = (n(s.rows)?, n(s.columns)?);
+            let each = operator.flop_per_element.unwrap_or(4.0);
+            let (i, o) = (operator.inputs.unwrap_or(1.0), operator.outputs.unwrap_or(1.0));
+            let elements = rows * columns;
+            let read = f.input(0).bytes(i * elements) + f.input(1).bytes(columns);
+            let written = f.output.bytes(o * elements);
+            Counts {
+                flop: each * elements,
+                flop_line: format!("{each} operations an element x {rows} rows x {columns} columns"),
+                read,
+                written,
+                byte_line: format!(
+                    "{i} x {rows} x {columns} {} and one weight row read, {o} x {rows} x {columns} {} written",
+                    f.input(0),
+                    f.output
+                ),
+                second: 0.0,
+                ex2: None,
+            }
+        }
+        OperatorKind::Elementwise => {
+            let elements = n(s.elements)?;
+            let each = operator.flop_per_element.unwrap_or(1.0);
+            let (i, o) = (operator.inputs.unwrap_or(1.0), operator.outputs.unwrap_or(1.0));
+            // Inputs beyond the formats listed are of the last one.
+            let listed = f.inputs.iter().take(i as usize);
+            let first: f64 = listed.clone().map(|d| d.bytes(elements)).sum();
+            let rest = (i - listed.count() as f64).max(0.0);
+            let read = first + f.input(usize::MAX).bytes(rest * elements);
+            Counts {
+                flop: each * elements,
+                flop_line: format!("{each} operations an element x {elements}"),
+                read,
+                written: f.output.bytes(o * elements),
+                byte_line: format!("{i} tensors of {elements} read, {o} written"),
+                second: 0.0,
+                ex2: None,
+            }
+        }
+        OperatorKind::Reduction => {
+            let (elements, left) = (n(s.elements)?, one(s.output_elements));
+            let each = operator.flop_per_element.unwrap_or(1.0);
+            Counts {
+                flop: each * elements,
+                flop_line: format!("{each} operations an element x {elements}"),
+                read: f.input(0).bytes(elements),
+                written: f.output.bytes(left),
+                byte_line: format!("{elements} {} read once, {left} {} written", f.input(0), f.output),
+                second: 0.0,
+                ex2: None,
+            }
+        }
+        OperatorKind::Convolution => convolution(s, f)?,
+        OperatorKind::Counts => {
+            let (flop, all) = (operator.flop?, operator.hbm_bytes?);
+            let read = operator.hbm_read_bytes.unwrap_or(all).min(all);
+            Counts {
+                flop,
+                flop_line: "given".to_owned(),
+                read,
+                written: all - read,
+                byte_line: "given".to_owned(),
+                second: 0.0,
+                ex2: None,
+            }
+        }
+    })
+}
+
+fn attention(s: &Shape, f: &Formats) -> Option<Counts> {
+    let n = |v: Option<u64>| v.filter(|v| *v > 0).map(|v| v as f64);
+    let (b, h) = (s.batch.map_or(1.0, |v| v as f64), n(s.heads)?);
+    let (sq, d) = (n(s.seqlen)?, n(s.head_dim)?);
+    let (kv, hkv) = (n(s.seqlen_kv).unwrap_or(sq), n(s.kv_heads).unwrap_or(h));
+    // The field counts half for a square causal problem; queries at the end of a longer context see the
+    // context and the triangle of their own block.
+    let (seen, note) = match s.causal.unwrap_or(false) {
+        false => (1.0, ""),
+        true if sq == kv => (0.5, ", half of it causal"),
+        true if sq < kv => ((kv - (sq - 1.0) / 2.0) / kv, ", less the triangle that causality hides"),
+        // More queries than keys: the last key is the last query's, and the first queries see none.
+        true => ((kv + 1.0) / 2.0 / sq, ", the triangle of the keys alone"),
+    };
+    let product = 2.0 * b * h * sq * kv * d * seen;
+    let (q, o) = (f.input(0).bytes(b * h * sq * d), f.output.bytes(b * h * sq * d));
+    let (k, v) = (f.input(1).bytes(b * hkv * kv * d), f.input(2).bytes(b * hkv * kv * d));
+    Some(Counts {
+        flop: 2.0 * product,
+        flop_line: format!("4·B·H·Sq·Skv·D = 4 x {b} x {h} x {sq} x {kv} x {d}{note}"),
+        read: q + k + v,
+        written: o,
+        byte_line: format!("Q {} + K {} + V {} once, O {}", bytes(q), bytes(k), bytes(v), bytes(o)),
+        second: product,
+        ex2: Some(b * h * sq * kv * seen),
+    })
+}
+
+fn convolution(s: &Shape, f: &Formats) -> Option<Counts> {
+    let n = |v: Option<u64>| v.filter(|v| *v > 0).map(|v| v as f64);
+    let (b, c, k) = (s.batch.map_or(1.0, |v| v as f64), n(s.channels)?, n(s.filters)?);
+    let (h, w, r, t) = (n(s.height)?, n(s.width)?, n(s.kernel_height)?, n(s.kernel_width)?);
+    let (stride, pad, groups) =
+        (n(s.stride).unwrap_or(1.0), s.padding.unwrap_or(0) as f64, n(s.groups).unwrap_or(1.0));
+    let out = |size: f64, window: f64| ((size + 2.0 * pad - window) / stride).floor() + 1.0;
+    let (p, q) = (out(h, r), out(w, t));
+    if p < 1.0 || q < 1.0 {
+        return None;
+    }
+    let (x, filter, y) = (
+        f.input(0).bytes(b * c * h * w),
+        f.input(1).bytes(k * c / groups * r * t),
+        f.output.bytes(b * k * p * q),
+    );
+    Some(Counts {
+        flop: 2.0 * b * k * p * q * c / groups * r * t,
+        flop_line: format!(
+            "2·N·K·P·Q·(C/groups)·R·S = 2 x {b} x {k} x {p} x {q} x {} x {r} x {t}",
+            c / groups
+        ),
+        read: x + filter,
+        written: y,
+        byte_line: format!("input {} + filters {} once, output {}", bytes(x), bytes(filter), bytes(y)),
+        second: 0.0,
+        ex2: None,
+    })
+}

@@ -1,0 +1,169 @@
+//! A lower bound of the cycles that a part of a function takes, from a device's rates.
+//!
+//! Three resources bound it: the issue port (one instruction a clock and scheduler), the busiest pipe, and for
+//! one warp alone the sum of its stall counts. Memory, barriers and scoreboards are left out, so this is a
+//! bound and no prediction. Opcodes that the profile has no rate for are left out too and named: the bound
+//! stays true, only lower.
+
+use crate::Listing;
+use crate::{Analysis, Instruction, Interval, metrics::provenance};
+use kbt_device::{DeviceProfile, Pipe, RateRow};
+use kbt_evidence::Provenance;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Lanes a clock of a whole SM's issue ports: four schedulers, one warp instruction of 32 lanes each.
+const ISSUE_LANES_PER_CLK_SM: f64 = 128.0;
+
+/// The bound of one part.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bound {
+    /// The device profile the rates come from.
+    pub profile: String,
+    /// Warps a scheduler that run this part at once.
+    pub warps_per_scheduler: u32,
+    /// Issue slots of all those warps.
+    pub issue_cycles: f64,
+    /// Cycles that each pipe is taken by all those warps.
+    pub pipe_cycles: BTreeMap<String, f64>,
+    /// The resource that binds: `issue` or a pipe.
+    pub busiest: String,
+    /// Its cycles: no schedule is faster.
+    pub lower_bound_cycles: f64,
+    /// Cycles of one warp's stall counts, where they are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stall_cycles: Option<f64>,
+    /// The longer of the two: the code as scheduled is not faster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled_cycles: Option<f64>,
+    /// Scheduled over lower bound, less one: what a perfect order of the same instructions could gain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headroom_percent: Option<f64>,
+    /// Instructions that the profile has no rate for, by full mnemonic.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub without_rate: BTreeMap<String, u64>,
+    /// The weakest of the rates used and of the counts.
+    pub provenance: Provenance,
+}
+
+/// Bounds a part of a function for `warps_per_scheduler` warps that run it at once.
+#[must_use]
+pub fn bound(
+    analysis: &Analysis<'_>,
+    part: &Interval,
+    profile: &DeviceProfile,
+    warps_per_scheduler: u32,
+    listing: &Listing,
+) -> Bound {
+    let warps = f64::from(warps_per_scheduler.max(1));
+    let mut pipes: BTreeMap<Pipe, f64> = BTreeMap::new();
+    let mut without_rate: BTreeMap<String, u64> = BTreeMap::new();
+    let mut inputs: BTreeMap<&str, &Provenance> = BTreeMap::new();
+    let mut stalls = Some(0.0);
+    for index in part.indices() {
+        let (Some(insn), Some(class)) =
+            (analysis.function.instructions.get(index), analysis.pipes.get(index))
+        else {
+            continue;
+        };
+        stalls = stalls.zip(insn.control).map(|(sum, c)| sum + f64::from(c.stall));
+        let Some(pipe) = class.pipe else { continue };
+        match rate(profile, insn, pipe) {
+            Some((row, lanes)) => {
+                // 32 lanes a warp instruction, a quarter of the SM's rate a scheduler.
+                *pipes.entry(pipe).or_default() += warps * ISSUE_LANES_PER_CLK_SM / lanes;
+                inputs.insert(&row.instruction, &row.provenance);
+            }
+            None => *without_rate.entry(insn.opcode().to_owned()).or_default() += 1,
+        }
+    }
+    // Work on the heavy half of FMA takes half of the whole pipe's slots.
+    if let Some(heavy) = pipes.get(&Pipe::FmaHeavy).copied() {
+        *pipes.entry(Pipe::Fma).or_default() += heavy / 2.0;
+    }
+    let issue_cycles = warps * part.len() as f64;
+    let busiest = pipes.iter().max_by(|a, b| a.1.total_cmp(b.1)).filter(|(_, c)| **c > issue_cycles);
+    let (busiest, lower_bound_cycles) =
+        busiest.map_or(("issue", issue_cycles), |(pipe, cycles)| (pipe.as_str(), *cycles));
+    let scheduled_cycles = stalls.map(|s| s.max(lower_bound_cycles));
+    let counts = provenance(listing);
+    let inputs = inputs.into_iter().chain(std::iter::once(("instruction counts", &counts)));
+    Bound {
+        profile: profile.name.clone(),
+        warps_per_scheduler,
+        issue_cycles,
+        pipe_cycles: pipes.iter().map(|(pipe, cycles)| (pipe.as_str().to_owned(), *cycles)).collect(),
+        busiest: busiest.to_owned(),
+        lower_bound_cycles,
+        stall_cycles: stalls,
+        scheduled_cycles,
+        headroom_percent: scheduled_cycles
+            .filter(|_| lower_bound_cycles > 0.0)
+            .map(|s| 100.0 * (s / lower_bound_cycles - 1.0)),
+        without_rate,
+        provenance: Provenance::computed("counts over rates, the longest of issue and pipes", inputs),
+    }
+}
+
+/// The rate of an instruction: of its opcode, else of the fastest row with the same base mnemonic and pipe,
+/// which keeps the bound a lower one.
+fn rate<'p>(profile: &'p DeviceProfile, insn: &Instruction, pipe: Pipe) -> Option<(&'p RateRow, f64)> {
+    let usable = |row: &&RateRow| row.lanes_per_clk_sm.is_some_and(|lanes| lanes > 0.0);
+    let same_base = |row: &&RateRow| {
+        row.opcode.as_deref().is_some_and(|o| Instruction::new(0, None, o, "").mnemonic() == insn.mnemonic())
+    };
+    let row = profile.rate_of_opcode(insn.opcode()).filter(|r| usable(r)).or_else(|| {
+        let like = profile.rates.iter().filter(|r| r.pipe == pipe).filter(usable).filter(same_base);
+        like.max_by(|a, b| a.lanes_per_clk_sm.unwrap_or(0.0).total_cmp(&b.lanes_per_clk_sm.unwrap_or(0.0)))
+    })?;
+    Some((row, row.lanes_per_clk_sm?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Unit;
+    use kbt_device::Arch;
+
+    fn row(opcode: &str, pipe: Pipe, lanes: f64) -> RateRow {
+        RateRow {
+            instruction: opcode.to_lowercase(),
+            opcode: Some(opcode.to_owned()),
+            pipe,
+            lanes_per_clk_sm: Some(lanes),
+            results_per_clk_sm: None,
+            latency_clk: None,
+            spread_percent: None,
+            refused: None,
+            provenance: Provenance::measured("run", "card", "2026-11-30"),
+        }
+    }
+
+    fn check(lines: &[&str], warps: u32, busiest: &str, cycles: f64) {
+        let mut text = "\t.target\tsm_90a\n\t.section\t.text.f,\"ax\",@progbits\n".to_owned();
+        for (n, line) in lines.iter().enumerate() {
+            text += &format!("/*{:04x}*/ {line} ;\n", n * 16);
+        }
+        let listing = crate::parse(text.as_bytes()).unwrap();
+        let mut profile = DeviceProfile::new("test", Arch::SM_90A, Provenance::assumed("a test"));
+        profile.rates = vec![
+            row("MUFU.EX2", Pipe::Xu, 16.0),
+            row("FFMA", Pipe::Fma, 128.0),
+            row("IMAD", Pipe::FmaHeavy, 64.0),
+        ];
+        let analysis = Analysis::new(&listing.functions[0], &Unit::mufu(), &Unit::f2fp());
+        let bound = bound(&analysis, &analysis.whole(), &profile, warps, &listing);
+        assert_eq!((bound.busiest.as_str(), bound.lower_bound_cycles), (busiest, cycles), "{bound:?}");
+        assert_eq!(bound.stall_cycles, None, "the listing has no hex");
+    }
+
+    #[test]
+    fn the_busiest_resource_binds() {
+        check(&["MUFU.EX2 R0, R1", "FFMA R0, R1, R2, R3", "FFMA R0, R1, R2, R3", "EXIT"], 1, "xu", 8.0);
+        check(&["MUFU.EX2 R0, R1", "FFMA R0, R1, R2, R3", "EXIT"], 4, "xu", 32.0);
+        check(&["FFMA R0, R1, R2, R3", "FFMA R0, R1, R2, R3", "EXIT"], 2, "issue", 6.0);
+        // Two on the heavy half take as long as the four issue slots, one FFMA more fits beside them.
+        check(&["IMAD.SHL R0, R1, R2, R3"; 5], 1, "fma_heavy", 10.0);
+    }
+}

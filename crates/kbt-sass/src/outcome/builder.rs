@@ -1,0 +1,168 @@
+//! Collects the variants of a schedule outcome: finds the function and region of each, counts, bounds, compares.
+
+use super::{Comparison, SCHEMA, ScheduleOutcome, SectionKind, Variant, VariantKind};
+use crate::metrics::provenance;
+use crate::{Analysis, CAVEAT, Function, Interval, Listing, LoopKind, Unit, bound, diff};
+use kbt_device::DeviceProfile;
+use kbt_evidence::Provenance;
+
+/// Collects variants.
+#[derive(Debug)]
+pub struct ScheduleBuilder<'p> {
+    outcome: ScheduleOutcome,
+    functions: Vec<(Function, Provenance)>,
+    units: [Unit; 2],
+    profile: Option<&'p DeviceProfile>,
+    warps_per_scheduler: u32,
+}
+
+/// A variant to add.
+#[derive(Debug, Clone)]
+pub struct VariantInput<'l> {
+    /// Its name.
+    pub name: &'l str,
+    /// What makes it differ.
+    pub kind: VariantKind,
+    /// The assembler and what it was told.
+    pub built_by: &'l str,
+    /// Its listing.
+    pub listing: &'l Listing,
+    /// The function in it; `None` takes the only one.
+    pub function: Option<&'l str>,
+    /// What the compiler remarked.
+    pub remarks: Vec<String>,
+}
+
+/// A variant that cannot be added.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum VariantError {
+    /// The listing has no such function.
+    #[error("variant `{variant}`: {wanted}; the listing has {there}")]
+    Function {
+        /// The variant.
+        variant: String,
+        /// What was asked for.
+        wanted: String,
+        /// What there is.
+        there: String,
+    },
+}
+
+impl<'p> ScheduleBuilder<'p> {
+    /// Starts for a region: the name of a loop or role region of the function (`loop:0`, `setmaxnreg:232`), or
+    /// `None` for the busiest user loop in terms of the two units, else the whole function. `profile` gives the
+    /// rates for the bound; `warps_per_scheduler` is how many warps run the region at once.
+    #[must_use]
+    pub fn new(
+        subject: impl Into<String>,
+        region: Option<String>,
+        units: [Unit; 2],
+        profile: Option<&'p DeviceProfile>,
+        warps_per_scheduler: u32,
+    ) -> Self {
+        let outcome = ScheduleOutcome {
+            schema: SCHEMA.to_owned(),
+            subject: subject.into(),
+            region: region.unwrap_or_default(),
+            variants: Vec::new(),
+            comparisons: Vec::new(),
+            problems: Vec::new(),
+            caveat: CAVEAT.to_owned(),
+        };
+        Self { outcome, functions: Vec::new(), units, profile, warps_per_scheduler }
+    }
+
+    /// Adds a variant.
+    pub fn add(&mut self, input: VariantInput<'_>) -> Result<(), VariantError> {
+        let function = find(&input)?;
+        let [a, b] = &self.units;
+        let analysis = Analysis::new(function, a, b);
+        if self.outcome.region.is_empty() {
+            self.outcome.region = busiest_loop(&analysis).unwrap_or_else(|| WHOLE.to_owned());
+        }
+        let part = region(&analysis, &self.outcome.region).unwrap_or_else(|| {
+            let problem = format!(
+                "variant `{}` has no region `{}`: its metrics are of the whole function",
+                input.name, self.outcome.region
+            );
+            self.outcome.problems.push(problem);
+            analysis.whole()
+        });
+        let metrics = analysis.count(&self.outcome.region, SectionKind::Region, &part);
+        let provenance = provenance(input.listing);
+        let bound = self.profile.map(|p| bound(&analysis, &part, p, self.warps_per_scheduler, input.listing));
+        for problem in &input.listing.problems {
+            self.outcome.problems.push(format!("variant `{}`: {problem}", input.name));
+        }
+        self.outcome.variants.push(Variant {
+            name: input.name.to_owned(),
+            kind: input.kind,
+            built_by: input.built_by.to_owned(),
+            metrics,
+            bound,
+            remarks: input.remarks,
+            time: None,
+            provenance: provenance.clone(),
+        });
+        self.functions.push((function.clone(), provenance));
+        Ok(())
+    }
+
+    /// Compares all pairs and gives the outcome.
+    #[must_use]
+    pub fn finish(mut self) -> ScheduleOutcome {
+        for (j, (b, provenance)) in self.functions.iter().enumerate() {
+            for (i, (a, _)) in self.functions[..j].iter().enumerate() {
+                let found = diff(a, b);
+                self.outcome.comparisons.push(Comparison {
+                    a: self.outcome.variants[i].name.clone(),
+                    b: self.outcome.variants[j].name.clone(),
+                    kind: found.kind,
+                    added: found.added.values().sum(),
+                    removed: found.removed.values().sum(),
+                    spills_change: found.b_spills.cast_signed() - found.a_spills.cast_signed(),
+                    provenance: provenance.clone(),
+                });
+            }
+        }
+        self.outcome
+    }
+}
+
+const WHOLE: &str = "whole function";
+
+fn find<'l>(input: &VariantInput<'l>) -> Result<&'l Function, VariantError> {
+    let functions = &input.listing.functions;
+    let found = match input.function {
+        Some(name) => functions.iter().find(|f| f.name == name),
+        None => functions.first().filter(|_| functions.len() == 1),
+    };
+    found.ok_or_else(|| VariantError::Function {
+        variant: input.name.to_owned(),
+        wanted: input.function.map_or("no function was named".to_owned(), |n| format!("no function `{n}`")),
+        there: functions.iter().map(|f| format!("`{}`", f.name)).collect::<Vec<_>>().join(", "),
+    })
+}
+
+/// The innermost user loop with the most instructions of the two units.
+fn busiest_loop(analysis: &Analysis<'_>) -> Option<String> {
+    let count = |body: &Interval| {
+        let insns = body.indices().filter_map(|i| analysis.function.instructions.get(i));
+        insns.filter(|i| matches!(i.mnemonic(), "MUFU" | "F2FP")).count()
+    };
+    let user = |(_, l): &(usize, &crate::Loop)| l.kind == LoopKind::User;
+    let loops = analysis.loops.iter().enumerate().filter(user);
+    let best = loops.max_by_key(|(i, l)| (count(&l.body), l.depth, std::cmp::Reverse(*i)))?;
+    Some(analysis.loop_name(best.0).to_owned())
+}
+
+fn region(analysis: &Analysis<'_>, name: &str) -> Option<Interval> {
+    if name == WHOLE {
+        return Some(analysis.whole());
+    }
+    let role = analysis.roles.iter().find(|r| r.name == name).map(|r| r.body.clone());
+    role.or_else(|| {
+        let index = (0..analysis.loops.len()).find(|i| analysis.loop_name(*i) == name)?;
+        Some(analysis.loops[index].body.clone())
+    })
+}

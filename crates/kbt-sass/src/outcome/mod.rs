@@ -1,0 +1,16 @@
+//! What the schedule step returns: machine-code metrics, and the schedule outcome of the ladder.
+
+mod builder;
+mod render;
+mod schedule;
+mod section;
+
+pub use builder::{ScheduleBuilder, VariantError, VariantInput};
+pub use schedule::{Comparison, ScheduleOutcome, Variant, VariantKind};
+pub use section::{
+    Interleave, Issue, LocalMemory, LoopFacts, MetricsOutcome, Operations, Registers, Run, Section,
+    SectionKind, UnknownMnemonic,
+};
+
+/// The schema that outcomes state.
+pub const SCHEMA: &str = "kbt.sass/1";

@@ -1,0 +1,239 @@
+//! `journal.jsonl`: one line a finished point, written at once and synced before the next point begins.
+//!
+//! A process that is killed leaves at most one torn line at the end; it is cut off before anything is appended
+//! and ignored on reading. Appending takes a lock on the file, so that points run by other processes of the
+//! same sweep may be added meanwhile.
+
+use crate::record::{Confirmation, Record};
+use crate::sweep::SweepError;
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// The schema that journals state.
+pub const JOURNAL_SCHEMA: &str = "kbt.split.journal/1";
+
+/// A line of the journal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum Line {
+    Header { schema: String, spec_digest: String },
+    Point(Box<Record>),
+    Confirmation(Box<Confirmation>),
+}
+
+/// What a journal holds. Where a point is there twice (two engines ran it at once), the first counts.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Entries {
+    /// The finished points, in the order of finishing.
+    pub records: Vec<Record>,
+    /// The confirmations.
+    pub confirmations: Vec<Confirmation>,
+}
+
+impl Entries {
+    /// The record of a point.
+    #[must_use]
+    pub fn record(&self, index: usize) -> Option<&Record> {
+        self.records.iter().find(|r| r.index == index)
+    }
+
+    fn take(&mut self, line: Line) {
+        match line {
+            Line::Header { .. } => {}
+            Line::Point(record) => {
+                if self.record(record.index).is_none() {
+                    self.records.push(*record);
+                }
+            }
+            Line::Confirmation(c) => self.confirmations.push(*c),
+        }
+    }
+}
+
+/// An open journal.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    path: PathBuf,
+}
+
+impl Journal {
+    /// Opens the journal of a spec, or begins it, and reads what is there.
+    ///
+    /// # Errors
+    /// Where it belongs to another spec, or a line other than the last cannot be read.
+    pub fn open(path: &Path, spec_digest: &str) -> Result<(Self, Entries), SweepError> {
+        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+        let mut journal = Self { file: open.map_err(SweepError::io(path))?, path: path.to_owned() };
+        let entries = journal.locked(|j| {
+            let text = j.mended()?;
+            if text.is_empty() {
+                let header =
+                    Line::Header { schema: JOURNAL_SCHEMA.to_owned(), spec_digest: spec_digest.to_owned() };
+                j.write(&header)?;
+                return Ok(Entries::default());
+            }
+            read(&text, path, Some(spec_digest))
+        })?;
+        Ok((journal, entries))
+    }
+
+    /// Appends a finished point; it is on the disk when this returns.
+    ///
+    /// # Errors
+    /// Where the file system refuses.
+    pub fn point(&mut self, record: &Record) -> Result<(), SweepError> {
+        self.append(&Line::Point(Box::new(record.clone())))
+    }
+
+    /// Appends a confirmation; it is on the disk when this returns.
+    ///
+    /// # Errors
+    /// Where the file system refuses.
+    pub fn confirmation(&mut self, confirmation: &Confirmation) -> Result<(), SweepError> {
+        self.append(&Line::Confirmation(Box::new(confirmation.clone())))
+    }
+
+    fn append(&mut self, line: &Line) -> Result<(), SweepError> {
+        self.locked(|j| {
+            j.mended()?;
+            j.write(line)
+        })
+    }
+
+    fn locked<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, SweepError>) -> Result<T, SweepError> {
+        self.file.lock().map_err(SweepError::io(&self.path))?;
+        let done = work(self);
+        let unlocked = self.file.unlock().map_err(SweepError::io(&self.path));
+        done.and_then(|value| unlocked.map(|()| value))
+    }
+
+    /// Cuts off a torn last line, leaves the position at the end, and gives the text.
+    fn mended(&mut self) -> Result<String, SweepError> {
+        let io = SweepError::io(&self.path);
+        let mut bytes = Vec::new();
+        self.file.seek(SeekFrom::Start(0)).map_err(&io)?;
+        self.file.read_to_end(&mut bytes).map_err(&io)?;
+        let whole = whole_lines(&bytes);
+        if whole < bytes.len() {
+            self.file.set_len(whole as u64).map_err(&io)?;
+            bytes.truncate(whole);
+        }
+        self.file.seek(SeekFrom::Start(whole as u64)).map_err(&io)?;
+        String::from_utf8(bytes)
+            .map_err(|e| SweepError::Content { file: self.path.clone(), problem: e.to_string() })
+    }
+
+    fn write(&mut self, line: &Line) -> Result<(), SweepError> {
+        let mut text = serde_json::to_string(line)
+            .map_err(|e| SweepError::Content { file: self.path.clone(), problem: e.to_string() })?;
+        text.push('\n');
+        // One write, then one sync: a reader sees the whole line or a torn last one, never a hole.
+        self.file.write_all(text.as_bytes()).map_err(SweepError::io(&self.path))?;
+        self.file.sync_data().map_err(SweepError::io(&self.path))
+    }
+}
+
+/// Reads a journal without opening it for writing.
+///
+/// # Errors
+/// Where it cannot be read, or a line other than the last is damaged.
+pub fn load(path: &Path) -> Result<Entries, SweepError> {
+    let bytes = std::fs::read(path).map_err(SweepError::io(path))?;
+    let text = String::from_utf8_lossy(&bytes[..whole_lines(&bytes)]).into_owned();
+    read(&text, path, None)
+}
+
+/// The length of the part that ends in a newline.
+fn whole_lines(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1)
+}
+
+fn read(text: &str, path: &Path, spec_digest: Option<&str>) -> Result<Entries, SweepError> {
+    let mut entries = Entries::default();
+    for (i, line) in text.lines().enumerate() {
+        let bad = |problem: String| SweepError::Content {
+            file: path.to_owned(),
+            problem: format!("line {}: {problem}", i + 1),
+        };
+        let line: Line = serde_json::from_str(line).map_err(|e| bad(e.to_string()))?;
+        match (i, &line) {
+            (0, Line::Header { schema, .. }) if schema != JOURNAL_SCHEMA => {
+                return Err(bad(format!("schema `{schema}` is not known; accepted: {JOURNAL_SCHEMA}")));
+            }
+            (0, Line::Header { spec_digest: digest, .. }) if spec_digest.is_some_and(|d| d != digest) => {
+                return Err(bad("the journal belongs to another spec.json".to_owned()));
+            }
+            (0, Line::Header { .. }) => {}
+            (0, _) => return Err(bad("a journal begins with its header".to_owned())),
+            _ => {}
+        }
+        entries.take(line);
+    }
+    Ok(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Ending;
+    use kbt_target::{Report, Setting};
+
+    fn record(index: usize) -> Record {
+        Record {
+            index,
+            setting: Setting::default().with("N", index.to_string()),
+            ending: Ending::Timed,
+            check: None,
+            against: None,
+            comparison: None,
+            samples: Vec::new(),
+            report: Report::default(),
+            environment: [("N".to_owned(), index.to_string())].into(),
+            gpu: None,
+            elapsed_s: 0.5,
+            date: "2026-11-30".into(),
+        }
+    }
+
+    fn indices(entries: &Entries) -> Vec<usize> {
+        entries.records.iter().map(|r| r.index).collect()
+    }
+
+    #[test]
+    fn a_journal_cut_at_any_byte_keeps_every_whole_line_and_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j");
+        let (mut journal, _) = Journal::open(&path, "d").unwrap();
+        (0..3).for_each(|i| journal.point(&record(i)).unwrap());
+        drop(journal);
+        let bytes = std::fs::read(&path).unwrap();
+        for cut in 0..=bytes.len() {
+            std::fs::write(&path, &bytes[..cut]).unwrap();
+            let whole = bytes[..cut].iter().filter(|b| **b == b'\n').count();
+            let (mut journal, entries) = Journal::open(&path, "d").unwrap();
+            assert_eq!(indices(&entries), (0..whole.saturating_sub(1)).collect::<Vec<_>>(), "cut at {cut}");
+            journal.point(&record(7)).unwrap();
+            assert_eq!(load(&path).unwrap().records.last().unwrap().index, 7, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn damage_before_the_end_another_spec_and_no_header_are_refused_by_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j");
+        let (mut journal, _) = Journal::open(&path, "d").unwrap();
+        journal.point(&record(0)).unwrap();
+        journal.point(&record(0)).unwrap();
+        assert_eq!(indices(&load(&path).unwrap()), [0], "the first of two counts");
+        let error = Journal::open(&path, "other").unwrap_err().to_string();
+        assert!(error.contains("line 1") && error.contains("another spec.json"), "{error}");
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, text.replacen("\"index\":0", "\"index\":?", 1)).unwrap();
+        assert!(load(&path).unwrap_err().to_string().contains("line 2"));
+        std::fs::write(&path, text.split_once('\n').unwrap().1).unwrap();
+        assert!(load(&path).unwrap_err().to_string().contains("begins with its header"));
+    }
+}

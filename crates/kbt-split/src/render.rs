@@ -1,0 +1,98 @@
+//! The outcome as text for a terminal.
+
+use crate::model::Predicted;
+use crate::outcome::{PointOutcome, PointStatus, SplitOutcome};
+use crate::score::ModelCurve;
+use crate::verdict::shown;
+use std::fmt;
+
+impl fmt::Display for SplitOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.headline())?;
+        if let Some(base) = self.baseline() {
+            writeln!(f, "baseline {}", base.setting)?;
+            writeln!(f, "known by: {}", base.provenance)?;
+        }
+        let width = self.points.iter().map(|p| self.changed(p).len()).max().unwrap_or(0);
+        let mut rows: Vec<&PointOutcome> = self.points.iter().collect();
+        rows.sort_by(|a, b| {
+            let key = |p: &PointOutcome| p.to_baseline.map_or(f64::INFINITY, |r| r.ratio);
+            key(a).total_cmp(&key(b)).then(a.index.cmp(&b.index))
+        });
+        for p in rows {
+            writeln!(f, "  {:>4}  {:<width$}  {}", p.index, self.changed(p), result(p))?;
+        }
+        let merged: usize = self.points.iter().map(|p| p.merged_count).sum();
+        if merged > 0 {
+            writeln!(
+                f,
+                "{merged} more settings round to a handoff that is there already, and were not run again"
+            )?;
+        }
+        for forbidden in &self.forbidden {
+            writeln!(f, "forbidden: {}: {}", forbidden.setting, forbidden.violation)?;
+        }
+        if let Some(model) = &self.model {
+            writeln!(f, "model of the handoff\n{model}")?;
+        }
+        for verdict in self.verdicts() {
+            writeln!(f, "{}: {}: {}", verdict.class, verdict.standing, verdict.reason)?;
+            if let Some(next) = &verdict.next {
+                writeln!(f, "  next: {next}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for PointOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "point {}: {}: {}", self.index, self.setting, result(self))
+    }
+}
+
+/// A point's handoff, and its time or why it has none.
+fn result(p: &PointOutcome) -> String {
+    let integers = p.integers.map(|i| i.to_string()).unwrap_or_default();
+    let what = match (&p.status, p.time_us, &p.to_baseline) {
+        (PointStatus::Timed, Some(time), Some(ratio)) => {
+            let speed = p.speed.map(|s| s.to_string()).unwrap_or_default();
+            format!("{time:>10.2} us  {:<24} {speed}", shown(ratio))
+        }
+        (status, ..) => format!("{}: {}", status.word(), status.why().unwrap_or("-")),
+    };
+    format!("{integers:<22}  {}", what.trim_end())
+}
+
+impl fmt::Display for ModelCurve {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "known by: {}", self.provenance)?;
+        f.write_str(&curve(&self.curve))?;
+        match self.best() {
+            Some(_) if self.is_flat() => f.write_str("flat: the model sees no difference between these"),
+            Some(best) => write!(f, "shortest period: {} with {:.0} clk", best.integers, best.period_cycles),
+            None => f.write_str("no legal handoff at these counts"),
+        }
+    }
+}
+
+/// A modelled curve as a table, the shortest period first.
+fn curve(points: &[Predicted]) -> String {
+    let mut rows: Vec<&Predicted> = points.iter().collect();
+    rows.sort_by(|a, b| a.period_cycles.total_cmp(&b.period_cycles));
+    let mut text = format!(
+        "  {:<22}  {:>10}  {:>12}  {:>13}  {:>13}\n",
+        "handoff", "period clk", "wait 1st clk", "wait 2nd clk", "producer clk"
+    );
+    for p in rows {
+        text += &format!(
+            "  {:<22}  {:>10.0}  {:>12.0}  {:>13.0}  {:>13.0}\n",
+            p.integers.to_string(),
+            p.period_cycles,
+            p.wait_first_cycles,
+            p.wait_second_cycles,
+            p.producer_wait_cycles
+        );
+    }
+    text
+}

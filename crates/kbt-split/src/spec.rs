@@ -1,0 +1,167 @@
+//! `spec.json`: everything that a sweep's points need, so that any engine can run one by its index.
+
+use crate::space::Space;
+use crate::sweep::SweepError;
+use kbt_target::{Target, TimingPolicy};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The schema that spec files state.
+pub const SPEC_SCHEMA: &str = "kbt.split.spec/1";
+
+/// A sweep as planned: the target, its points, and how they are timed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Spec {
+    /// Always [`SPEC_SCHEMA`].
+    pub schema: String,
+    /// The target.
+    pub target: Target,
+    /// The folder that the target's relative paths start from, absolute.
+    pub folder: PathBuf,
+    /// What is run, what the contract forbids, what the constraints exclude.
+    pub space: Space,
+    /// How a point is timed.
+    pub timing: TimingPolicy,
+}
+
+impl Spec {
+    /// The plan of a sweep.
+    #[must_use]
+    pub fn new(mut target: Target, space: Space, timing: TimingPolicy) -> Self {
+        // The empty path, which an embedded target has, is the current directory.
+        let relative = if target.folder.as_os_str().is_empty() { Path::new(".") } else { &target.folder };
+        let folder = std::path::absolute(relative).unwrap_or_else(|_| target.folder.clone());
+        target.folder.clone_from(&folder);
+        Self { schema: SPEC_SCHEMA.to_owned(), target, folder, space, timing }
+    }
+
+    /// Reads a spec file.
+    ///
+    /// # Errors
+    /// Where it cannot be read or is no spec of this version.
+    pub fn load(path: &Path) -> Result<Self, SweepError> {
+        let text = fs::read_to_string(path).map_err(SweepError::io(path))?;
+        let bad = |problem: String| SweepError::Content { file: path.to_owned(), problem };
+        let mut spec: Self = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
+        if spec.schema != SPEC_SCHEMA {
+            return Err(bad(format!("schema `{}` is not known; accepted: {SPEC_SCHEMA}", spec.schema)));
+        }
+        if spec.space.points.is_empty() {
+            return Err(bad("it has no points".to_owned()));
+        }
+        if let Some((place, point)) = spec.space.points.iter().enumerate().find(|(i, p)| p.index != *i) {
+            return Err(bad(format!("the point in place {place} says that its index is {}", point.index)));
+        }
+        spec.target.folder.clone_from(&spec.folder);
+        Ok(spec)
+    }
+
+    /// Writes the spec so that it is there whole or not at all.
+    ///
+    /// # Errors
+    /// Where the file system refuses.
+    pub fn store(&self, path: &Path) -> Result<(), SweepError> {
+        let text = serde_json::to_string_pretty(self)
+            .map_err(|e| SweepError::Content { file: path.to_owned(), problem: e.to_string() })?;
+        write_whole(path, text.as_bytes())
+    }
+
+    /// A digest of what decides the points' results: a journal belongs to one spec.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        // 64-bit FNV-1a: enough to tell one plan from another; nobody forges a sweep plan.
+        let text = serde_json::to_string(self).unwrap_or_default();
+        let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, fold))
+    }
+}
+
+/// The files and folders of a sweep's directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SweepDir(pub PathBuf);
+
+impl SweepDir {
+    /// The plan.
+    #[must_use]
+    pub fn spec(&self) -> PathBuf {
+        self.0.join("spec.json")
+    }
+
+    /// The finished points.
+    #[must_use]
+    pub fn journal(&self) -> PathBuf {
+        self.0.join("journal.jsonl")
+    }
+
+    /// Held by the process that sweeps.
+    #[must_use]
+    pub fn lock(&self) -> PathBuf {
+        self.0.join("lock")
+    }
+
+    /// The saved inputs, one folder a set.
+    #[must_use]
+    pub fn inputs(&self) -> PathBuf {
+        self.0.join("inputs")
+    }
+
+    /// The baseline's outputs, against which every point is checked.
+    #[must_use]
+    pub fn reference(&self) -> PathBuf {
+        self.0.join("reference.safetensors")
+    }
+
+    /// A point's own folder.
+    #[must_use]
+    pub fn point(&self, index: usize) -> PathBuf {
+        self.0.join("points").join(index.to_string())
+    }
+}
+
+/// Writes a file beside its place and renames it into it, so that no reader sees half of it.
+///
+/// # Errors
+/// Where the file system refuses.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), SweepError> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".part");
+    let beside = PathBuf::from(beside);
+    let write = || {
+        let mut file = fs::File::create(&beside)?;
+        std::io::Write::write_all(&mut file, bytes)?;
+        file.sync_all()?;
+        fs::rename(&beside, path)
+    };
+    write().map_err(SweepError::io(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::space::Choice;
+
+    #[test]
+    fn a_spec_is_read_back_as_written_and_its_digest_tells_plans_apart() {
+        let target = kbt_target::embedded_target("attention").unwrap().unwrap();
+        let space = Space::new(&target, &Choice::default()).unwrap();
+        let spec = Spec::new(target, space, TimingPolicy::default());
+        assert!(spec.target.folder.is_absolute());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("spec.json");
+        spec.store(&path).unwrap();
+        let read = Spec::load(&path).unwrap();
+        assert_eq!(read, spec);
+        assert_eq!(read.digest(), spec.digest());
+        let quick = Spec { timing: TimingPolicy::quick(), ..spec.clone() };
+        assert_ne!(quick.digest(), spec.digest());
+        let damaged = |text: &str| {
+            fs::write(&path, text).unwrap();
+            Spec::load(&path).unwrap_err().to_string()
+        };
+        assert!(damaged(r#"{"schema": "x"}"#).contains("spec.json"));
+        let text = serde_json::to_string(&spec).unwrap();
+        assert!(damaged(&text.replacen("kbt.split.spec/1", "x", 1)).contains("accepted: kbt.split.spec/1"));
+        assert!(damaged(&text.replacen("\"index\":1", "\"index\":7", 1)).contains("place 1"), "{text}");
+    }
+}

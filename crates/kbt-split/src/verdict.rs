@@ -1,0 +1,215 @@
+//! What a sweep says of the class of fix "re-split the handoff".
+//!
+//! Only points that differ from the baseline in nothing but the handoff speak for or against it: a faster number
+//! format is another class's win. A recommendation rests on the confirmation, whose samples are fresh.
+
+use crate::outcome::{Confirmed, PointOutcome, PointStatus, RatioFigure, SplitOutcome};
+use crate::record::CheckOutcome;
+use kbt_evidence::{Evidence, Figure, FixClass, Provenance, Standing, Step, Unit, Verdict};
+use kbt_target::Speed;
+
+/// A gain smaller than this is not worth keeping the class open for: a point whose interval reaches no further
+/// counts as one that cannot beat the baseline.
+const WORTH_HAVING: f64 = 0.02;
+
+impl SplitOutcome {
+    /// The verdicts of step 5.
+    #[must_use]
+    pub fn verdicts(&self) -> Vec<Verdict> {
+        vec![self.handoff_verdict()]
+    }
+
+    fn handoff_verdict(&self) -> Verdict {
+        let verdict =
+            |standing, reason: String| Verdict::new(FixClass::HandoffSplit, standing, Step::Handoff, reason);
+        if let Some(why) = &self.refused {
+            return self
+                .with_model_evidence(verdict(Standing::Refused, why.clone()))
+                .next("run the sweep on the device: kbt split sweep TARGET.yaml --out DIR");
+        }
+        let points: Vec<&PointOutcome> = self.handoff_points().collect();
+        if points.is_empty() {
+            let reason = match self.handoff_knobs.is_empty() {
+                true => "the target file names no handoff, so no split was varied",
+                false => "no other legal setting of the handoff is among the knobs' values",
+            };
+            return verdict(Standing::Refused, reason.to_owned())
+                .next("name the handoff and more values of its knobs in the target file");
+        }
+        if let Some((point, confirmed)) = self.confirmed_faster(&points) {
+            return self.recommend(point, confirmed);
+        }
+        let timed: Vec<&&PointOutcome> = points.iter().filter(|p| p.status == PointStatus::Timed).collect();
+        let unsettled: Vec<&&&PointOutcome> =
+            timed.iter().filter(|p| could_win(p, &self.confirmed)).collect();
+        let not_run = points.iter().filter(|p| p.status == PointStatus::NotRun).count();
+        let mut result = if timed.is_empty() {
+            verdict(
+                Standing::Open,
+                format!("none of the {} other legal settings could be timed", points.len()),
+            )
+        } else if not_run > 0 {
+            verdict(
+                Standing::Open,
+                format!("{not_run} of {} other legal settings were not run", points.len()),
+            )
+            .next("finish the sweep: kbt split sweep TARGET.yaml --out DIR --resume")
+        } else if unsettled.is_empty() {
+            let reason = format!(
+                "none of the {} other legal settings that could be timed beats the baseline beyond noise",
+                timed.len()
+            );
+            verdict(Standing::RuledOut, reason)
+        } else {
+            let reason = format!(
+                "{} of {} settings are neither faster nor slower beyond noise, and could still gain {:.0} %",
+                unsettled.len(),
+                timed.len(),
+                WORTH_HAVING * 100.0
+            );
+            verdict(Standing::Open, reason).next("time them with more blocks: kbt split sweep --blocks")
+        };
+        let best = timed.iter().min_by(|a, b| ratio(a).total_cmp(&ratio(b)));
+        if let Some(best) = best
+            && let Some(figure) = best.to_baseline.map(|r| figure("best other setting", r, &best.provenance))
+        {
+            result = result.with(Evidence::supports(
+                format!("the best of them, {}, took this part of the baseline's time", self.changed(best)),
+                vec![figure],
+            ));
+        }
+        self.with_model_evidence(result)
+    }
+
+    fn recommend(&self, point: &PointOutcome, confirmed: &Confirmed) -> Verdict {
+        let ratio =
+            confirmed.to_baseline.map(|r| figure("time over the baseline's", r, &confirmed.provenance));
+        let standing = match &point.check {
+            Some(CheckOutcome::Unchecked { .. }) | None => Standing::Open,
+            Some(_) => Standing::Recommended,
+        };
+        let gain = confirmed.to_baseline.map_or(0.0, |r| (1.0 / r.ratio - 1.0) * 100.0);
+        let reason = match standing {
+            Standing::Recommended => {
+                format!("{} is {gain:.1} % faster than the baseline", self.changed(point))
+            }
+            _ => format!(
+                "{} is {gain:.1} % faster than the baseline, but nobody checked its outputs",
+                self.changed(point)
+            ),
+        };
+        let mut verdict = Verdict::new(FixClass::HandoffSplit, standing, Step::Handoff, reason)
+            .with(Evidence::supports(
+                "timed against the baseline once more, with fresh processes",
+                ratio.into_iter().collect(),
+            ))
+            .next(match standing {
+                Standing::Recommended => format!("set {}", point.setting),
+                _ => "list the target's outputs, so that settings can be checked".to_owned(),
+            });
+        if let Some(worst) = self.worst.and_then(|i| self.points.get(i)).filter(|p| p.index != 0)
+            && let Some(r) = worst.to_baseline
+        {
+            verdict = verdict.with(Evidence::supports(
+                format!("the worst legal setting, {}, took this part of it", self.changed(worst)),
+                vec![figure("worst setting", r, &worst.provenance)],
+            ));
+        }
+        self.with_model_evidence(verdict)
+    }
+
+    /// The fastest confirmed setting among points of the handoff alone.
+    fn confirmed_faster(&self, points: &[&PointOutcome]) -> Option<(&PointOutcome, &Confirmed)> {
+        let faster = self.confirmed.iter().filter(|c| c.speed == Some(Speed::Faster));
+        let among = faster.filter(|c| points.iter().any(|p| p.index == c.index));
+        let best = among.min_by(|a, b| {
+            let ratio = |c: &Confirmed| c.to_baseline.map_or(1.0, |r| r.ratio);
+            ratio(a).total_cmp(&ratio(b))
+        })?;
+        Some((self.points.get(best.index)?, best))
+    }
+
+    /// What the model says, as a statement for the reader. It is weaker evidence than a measurement, so its
+    /// figures go where they cannot weaken one: they stand on neither side of a measured verdict's support.
+    fn with_model_evidence(&self, verdict: Verdict) -> Verdict {
+        let Some(model) = &self.model else { return verdict };
+        let Some(best) = model.best() else { return verdict };
+        let score = match &model.score {
+            Some(s) => format!(
+                "rank correlation {}, largest error {:.1} % over {} measured points",
+                s.rank_correlation.map_or_else(|| "undefined".to_owned(), |r| format!("{r:.2}")),
+                s.max_error_percent,
+                s.points_count
+            ),
+            None => "not scored: no measured sweep beside it".to_owned(),
+        };
+        let says = if model.is_flat() {
+            "sees no difference between the handoffs".to_owned()
+        } else {
+            format!("has its shortest period at {}", best.integers)
+        };
+        let statement = format!("the model (modelled; {score}) {says}");
+        verdict.with(Evidence::supports(statement, Vec::new()))
+    }
+
+    /// A setting as its difference from the baseline.
+    pub(crate) fn changed(&self, point: &PointOutcome) -> String {
+        let base = self.baseline().map(|b| b.setting.clone()).unwrap_or_default();
+        let changed = point.setting.differs_from(&base);
+        if changed.0.is_empty() { "the baseline".to_owned() } else { changed.to_string() }
+    }
+
+    /// One line for the terminal.
+    #[must_use]
+    pub fn headline(&self) -> String {
+        if let Some(why) = &self.refused {
+            return format!("split: refused: {why}");
+        }
+        let timed = self.points.iter().filter(|p| p.status == PointStatus::Timed).count();
+        let of = format!(
+            "{timed} of {} settings timed, {} forbidden by the contract",
+            self.points.len(),
+            self.forbidden.len()
+        );
+        let faster = self.confirmed.iter().rfind(|c| c.speed == Some(Speed::Faster));
+        match faster.and_then(|c| Some((self.points.get(c.index)?, c.to_baseline?))) {
+            Some((point, ratio)) => {
+                format!("split: {} takes {} of the baseline's time; {of}", self.changed(point), shown(&ratio))
+            }
+            None => format!("split: no setting beats the baseline beyond noise; {of}"),
+        }
+    }
+}
+
+fn ratio(point: &PointOutcome) -> f64 {
+    point.to_baseline.map_or(f64::INFINITY, |r| r.ratio)
+}
+
+/// Whether a timed point may still be faster than the baseline by what is worth having, for all that is known.
+fn could_win(point: &PointOutcome, confirmed: &[Confirmed]) -> bool {
+    let direct = confirmed.iter().find(|c| c.index == point.index);
+    let (speed, ratio) = match direct {
+        Some(c) if c.speed.is_some() => (c.speed, c.to_baseline),
+        _ => (point.speed, point.to_baseline),
+    };
+    let best_case = ratio.map_or(0.0, |r| r.low_ratio.unwrap_or(r.ratio));
+    // A point that was called slower or the same against the incumbent is settled: the incumbent is the
+    // baseline, or a setting that beat it and was not confirmed.
+    !matches!(speed, Some(Speed::Slower | Speed::Same)) && best_case < 1.0 - WORTH_HAVING
+}
+
+fn figure(name: &str, r: RatioFigure, provenance: &Provenance) -> Figure {
+    let figure = Figure::new(name, r.ratio, Unit::Ratio, provenance.clone());
+    match (r.low_ratio, r.high_ratio) {
+        (Some(low), Some(high)) => figure.with_spread(low, high, "interval at the stated error rate"),
+        _ => figure,
+    }
+}
+
+/// A ratio as people read it.
+pub(crate) fn shown(r: &RatioFigure) -> String {
+    match (r.low_ratio, r.high_ratio) {
+        (Some(low), Some(high)) => format!("{:.3} ({low:.3} to {high:.3})", r.ratio),
+        _ => format!("{:.3}", r.ratio),
+    }
+}

@@ -1,0 +1,43 @@
+//! A kernel of the user's own: the target file, its processes, and times that can be compared.
+//!
+//! Three rooms. [`Target`] is the file: what the kernel is, its commands, knobs, handoff, trace, outputs and
+//! limits. [`Launcher`] is one run of it: a fresh process with an environment of its own, whose every ending is
+//! a value ([`Status`]); [`ProcessLauncher`] is the real one. [`compare()`] times two settings against each other
+//! and says faster, slower, same or ambiguous at a stated error rate.
+//!
+//! What lives elsewhere: which settings to run and what to make of them (kbt-split), whether an output is right
+//! (kbt-validate), and everything about a GPU: a target is a process, and the device is its own affair.
+
+pub mod artifacts;
+pub mod check;
+mod compare;
+mod date;
+mod expr;
+mod file;
+mod launch;
+mod lines;
+mod load;
+mod policy;
+mod process;
+mod setting;
+pub mod stats;
+mod stream;
+
+pub use compare::{CompareError, Comparison, Side, Speed, Stopped, compare};
+pub use date::today;
+pub use expr::{Expr, ExprError, Value};
+pub use file::{
+    Artifacts, Build, Change, Facts, Handoff, Inputs, Knob, Limits, Output, Run, SCHEMA, SetBy, Target,
+    Trace, TraceLevel,
+};
+pub use launch::{FakeLauncher, Launch, LaunchRequest, Launcher, Report, Sample, Status};
+pub use lines::{TimePattern, TimePatternError};
+pub use load::{TEMPLATE, TargetError, embedded_target, embedded_targets};
+pub use policy::TimingPolicy;
+pub use process::{MINIMUM, ProcessLauncher, RESERVED};
+pub use setting::{Scalar, Setting};
+
+/// The README's example, kept true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -1,0 +1,134 @@
+//! What a target's process says on standard output: its times, and lines about the device.
+//!
+//! The lines that count are `kbt-time-us N`, `kbt-clock-mhz N`, `kbt-power-w N`, `kbt-throttle REASON`,
+//! `kbt-device NAME`, `kbt-driver VERSION`, and whatever the file's own `time:` pattern matches.
+
+use crate::launch::Report;
+use regex::Regex;
+
+/// The groups of a time pattern, with the microseconds in one of their unit.
+const UNITS: &[(&str, f64)] = &[("ns", 1e-3), ("us", 1.0), ("ms", 1e3), ("s", 1e6)];
+
+/// A compiled `time:` pattern: which group holds the number, and its unit.
+#[derive(Debug, Clone)]
+pub struct TimePattern {
+    regex: Regex,
+    group: &'static str,
+    us: f64,
+}
+
+/// Why a `time:` pattern cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TimePatternError {
+    /// It is no regular expression.
+    #[error("not a regular expression: {0}")]
+    Regex(String),
+    /// It does not say which part is the time.
+    #[error(
+        "the pattern needs exactly one group named ns, us, ms or s around the number, as in \
+         `took (?<ms>[0-9.]+)`"
+    )]
+    Groups,
+}
+
+impl TimePattern {
+    /// Compiles a pattern.
+    ///
+    /// # Errors
+    /// Where it is no regular expression or has no group, or several, named after a unit.
+    pub fn new(pattern: &str) -> Result<Self, TimePatternError> {
+        let regex = Regex::new(pattern).map_err(|e| {
+            let text = e.to_string();
+            TimePatternError::Regex(text.lines().last().unwrap_or_default().trim().to_owned())
+        })?;
+        let mut found = UNITS.iter().filter(|(unit, _)| regex.capture_names().flatten().any(|n| n == *unit));
+        match (found.next(), found.next()) {
+            (Some((group, us)), None) => Ok(Self { group, us: *us, regex }),
+            _ => Err(TimePatternError::Groups),
+        }
+    }
+}
+
+/// Collects a [`Report`] from lines.
+#[derive(Debug, Default)]
+pub(crate) struct LineReader {
+    pattern: Option<TimePattern>,
+    pub(crate) report: Report,
+}
+
+impl LineReader {
+    pub(crate) fn new(pattern: Option<TimePattern>) -> Self {
+        Self { pattern, report: Report::default() }
+    }
+
+    /// What a run with no time should have printed.
+    pub(crate) fn looked_for(pattern: Option<&str>) -> String {
+        pattern.map_or_else(|| "lines `kbt-time-us N`".to_owned(), |p| format!("lines that match `{p}`"))
+    }
+
+    pub(crate) fn line(&mut self, line: &str) {
+        let line = line.trim_end();
+        if let Some(p) = &self.pattern {
+            let text = p.regex.captures(line).and_then(|c| c.name(p.group)).map(|m| m.as_str());
+            if let Some(value) = text.and_then(positive) {
+                self.report.times_us.push(value * p.us);
+            }
+        }
+        let Some((key, value)) = line.strip_prefix("kbt-").and_then(|l| l.split_once(' ')) else { return };
+        let value = value.trim();
+        let report = &mut self.report;
+        match key {
+            "time-us" if self.pattern.is_none() => report.times_us.extend(positive(value)),
+            "clock-mhz" => report.clocks_mhz.extend(positive(value)),
+            "power-w" => report.power_w.extend(positive(value)),
+            "throttle" => report.throttle = Some(value.to_owned()),
+            "device" => report.device = Some(value.to_owned()),
+            "driver" => report.driver = Some(value.to_owned()),
+            _ => {}
+        }
+    }
+}
+
+fn positive(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|v: &f64| v.is_finite() && *v > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pattern: Option<&str>, text: &str) -> Report {
+        let mut reader = LineReader::new(pattern.map(|p| TimePattern::new(p).unwrap()));
+        text.lines().for_each(|l| reader.line(l));
+        reader.report
+    }
+
+    #[test]
+    fn the_documented_lines_are_read_and_others_ignored() {
+        let report = read(
+            None,
+            "hello\nkbt-time-us 12.5\nkbt-time-us 13\r\nkbt-time-us nan\nkbt-time-us -1\nkbt-clock-mhz 1980\n\
+             kbt-power-w 612.5\nkbt-throttle sw power cap\nkbt-device NVIDIA H200\nkbt-driver 580.159.04\nkbt-time-us",
+        );
+        assert_eq!(report.times_us, [12.5, 13.0]);
+        assert_eq!(report.clocks_mhz, [1980.0]);
+        assert_eq!(report.power_w, [612.5]);
+        assert_eq!(report.throttle.as_deref(), Some("sw power cap"));
+        assert_eq!(report.device.as_deref(), Some("NVIDIA H200"));
+        assert_eq!(report.driver.as_deref(), Some("580.159.04"));
+    }
+
+    #[test]
+    fn a_pattern_reads_times_in_its_own_unit_and_then_alone_counts() {
+        let report =
+            read(Some(r"fwd: (?<ms>[0-9.]+) ms"), "fwd: 1.5 ms, bwd 3 ms\nkbt-time-us 9\nfwd: ... ms");
+        assert_eq!(report.times_us, [1500.0]);
+    }
+
+    #[test]
+    fn a_pattern_must_say_which_part_is_the_time() {
+        assert_eq!(TimePattern::new("([0-9]+)").unwrap_err(), TimePatternError::Groups);
+        assert_eq!(TimePattern::new("(?<ms>.)(?<us>.)").unwrap_err(), TimePatternError::Groups);
+        assert!(TimePattern::new("(").unwrap_err().to_string().contains("unclosed"));
+    }
+}

@@ -1,0 +1,182 @@
+//! The process runner on real processes: shell scripts that end in every way a target can.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use kbt_target::{Launch, LaunchRequest, Launcher, ProcessLauncher, Setting, Status, Target, TraceLevel};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A target whose one process is a shell script.
+fn target(folder: &Path, script: &str, extra: &str) -> Target {
+    std::fs::write(folder.join("run.sh"), script).unwrap();
+    let text = format!(
+        "schema: kbt.target/1\nname: sh\nrun:\n  command: [sh, run.sh, '{{N}}']\n  env: {{LISTED: 1}}\nknobs:\n  \
+         - {{name: MODE, values: [a, b], default: a}}\n  - {{name: N, set: argument, values: [1, 2], default: 1}}\n{extra}"
+    );
+    Target::from_yaml(&text, "sh.yaml", folder).unwrap()
+}
+
+fn run(script: &str, extra: &str, request: impl FnOnce(&Path) -> LaunchRequest) -> Launch {
+    let folder = tempfile::tempdir().unwrap();
+    let target = target(folder.path(), script, extra);
+    ProcessLauncher::new(&target).launch(&request(folder.path()))
+}
+
+fn ends(script: &str, expect: &Status) {
+    // Only a hang meets its limit, on a busy machine too.
+    let limit = if script.starts_with("sleep") { "limits: {run_s: 0.5}\n" } else { "" };
+    let launch = run(script, limit, |_| LaunchRequest::timed(Setting::default()));
+    assert_eq!(&launch.status, expect, "{script}");
+}
+
+#[test]
+fn every_ending_is_a_status_of_its_own() {
+    ends("echo kbt-time-us 5", &Status::Ok);
+    ends("echo no >&2; echo because >&2; exit 3", &Status::Refused { reason: "because".into() });
+    ends("exit 7", &Status::Exit { code: 7 });
+    ends("kill -SEGV $$", &Status::Signal { signal: 11 });
+    ends("sleep 60", &Status::TimedOut { limit_s: 0.5 });
+    ends("echo done", &Status::NoTime { looked_for: "lines `kbt-time-us N`".into() });
+}
+
+#[test]
+fn times_and_tails_come_back_whole() {
+    let script = "yes filler | head -n 200000; for t in 3 1 2; do echo kbt-time-us $t; done; echo last >&2";
+    let launch = run(script, "", |_| LaunchRequest::timed(Setting::default()));
+    assert!(launch.is_ok(), "{}", launch.status);
+    assert_eq!(launch.report.times_us, [3.0, 1.0, 2.0]);
+    assert_eq!(launch.sample().unwrap().time_us, 2.0);
+    assert!(launch.stdout_tail.len() <= 8192 && launch.stdout_tail.ends_with("kbt-time-us 2\n"));
+    assert_eq!(launch.stderr_tail, "last\n");
+}
+
+#[test]
+fn the_environment_is_the_minimum_what_is_listed_the_knobs_and_nothing_else() {
+    // cargo sets CARGO_* for every test, which stands for any secret of the user's shell.
+    assert!(std::env::vars().any(|(k, _)| k.starts_with("CARGO")));
+    let script = "env | sort; echo arg $1";
+    let launch = run(script, "", |folder| LaunchRequest {
+        setting: Setting::default().with("MODE", "b").with("N", "2"),
+        input_set: 4,
+        inputs: Some(folder.join("in")),
+        gpu: Some("1".into()),
+        ..LaunchRequest::default()
+    });
+    let allowed =
+        ["LISTED", "MODE", "KBT_INPUT_SET", "KBT_INPUTS", "KBT_TRACE", "PWD", "SHLVL", "OLDPWD", "_"];
+    for line in launch.stdout_tail.lines().filter(|l| l.contains('=')) {
+        let name = line.split('=').next().unwrap();
+        assert!(allowed.contains(&name) || kbt_target::MINIMUM.contains(&name), "{line}");
+    }
+    for line in ["LISTED=1", "MODE=b", "KBT_INPUT_SET=4", "KBT_TRACE=off", "CUDA_VISIBLE_DEVICES=1", "arg 2"]
+    {
+        assert!(launch.stdout_tail.lines().any(|l| l == line), "{line} in {}", launch.stdout_tail);
+    }
+    assert_eq!(launch.environment.get("MODE").map(String::as_str), Some("b"));
+}
+
+#[test]
+fn outputs_and_traces_must_be_written_by_this_very_run() {
+    let stale = |folder: &Path| {
+        std::fs::write(folder.join("o"), "from last week").unwrap();
+        LaunchRequest::saving(Setting::default(), folder.join("o"))
+    };
+    assert!(matches!(run("true", "", stale).status, Status::OutputMissing { .. }));
+    assert_eq!(run("echo x > $KBT_OUT", "", stale).status, Status::Ok);
+    let extra = "trace: {format: kbt, levels: {barrier: {}, coarse: {PROFILE: 1}}}\n";
+    let traced = |level| {
+        move |folder: &Path| LaunchRequest {
+            trace: Some((level, folder.join("t"))),
+            ..LaunchRequest::default()
+        }
+    };
+    assert!(matches!(run("true", extra, traced(TraceLevel::Coarse)).status, Status::OutputMissing { .. }));
+    let script = "test $KBT_TRACE = coarse && test $PROFILE = 1 && echo x > $KBT_TRACE_OUT";
+    assert_eq!(run(script, extra, traced(TraceLevel::Coarse)).status, Status::Ok);
+    assert_eq!(run("true", extra, traced(TraceLevel::Barrier)).status, Status::Ok);
+}
+
+/// Runs a script whose background process holds the pipes open for a minute and whose number is in `pid`.
+fn leaves_nothing(script: &str, extra: &str, expect: &Status) {
+    let folder = tempfile::tempdir().unwrap();
+    let target = target(folder.path(), &format!("sleep 60 & echo $! > pid; {script}"), extra);
+    let started = Instant::now();
+    let launch = ProcessLauncher::new(&target).launch(&LaunchRequest::default());
+    assert_eq!(&launch.status, expect);
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+    let pid = std::fs::read_to_string(folder.path().join("pid")).unwrap();
+    let alive = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        // A zombie is dead, and waits for its new parent.
+        !stat.is_empty() && !stat.contains(") Z ")
+    };
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while alive() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!alive(), "process {pid} outlived its group");
+}
+
+#[test]
+fn a_hang_is_killed_with_its_children() {
+    leaves_nothing("sleep 60", "limits: {run_s: 1}\n", &Status::TimedOut { limit_s: 1.0 });
+}
+
+#[test]
+fn what_a_finished_process_leaves_running_is_killed_too() {
+    leaves_nothing("exit 0", "", &Status::Ok);
+}
+
+#[test]
+fn memory_over_the_limit_ends_the_process() {
+    // A shell variable that doubles: 64 MB and more within the second.
+    let script = "x=0123456789abcdef; while true; do x=$x$x; [ ${#x} -gt 200000000 ] && sleep 60; done";
+    let launch = run(script, "limits: {run_s: 30, memory_mb: 64}\n", |_| LaunchRequest::default());
+    assert_eq!(launch.status, Status::OverMemory { limit_mb: 64 });
+}
+
+#[test]
+fn a_program_that_is_not_there_and_the_program_kbt() {
+    let text = "schema: kbt.target/1\nname: k\nrun: {command: [./nothing]}\n";
+    let target = Target::from_yaml(text, "k.yaml", Path::new("")).unwrap();
+    let launch = ProcessLauncher::new(&target).launch(&LaunchRequest::default());
+    assert!(
+        matches!(launch.status, Status::NotStarted { ref reason } if reason.contains("nothing")),
+        "{launch:?}"
+    );
+    let text = "schema: kbt.target/1\nname: k\nrun: {command: [kbt, -c, 'echo kbt-time-us 2']}\n";
+    let target = Target::from_yaml(text, "k.yaml", Path::new("")).unwrap();
+    let launcher = ProcessLauncher::new(&target).with_kbt("/bin/sh");
+    assert_eq!(launcher.launch(&LaunchRequest::timed(Setting::default())).report.times_us, [2.0]);
+}
+
+#[test]
+fn a_check_says_what_the_ladder_can_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "echo kbt-time-us 5; echo kbt-device Fake; [ -z $KBT_OUT ] || echo x > $KBT_OUT\n\
+                  [ -z $KBT_DUMP ] || echo x > $KBT_DUMP/k.ptx; ls $KBT_INPUTS >/dev/null";
+    let extra = "outputs: [{name: y}]\ntrace: {format: kbt, levels: {coarse: {}}}\nfacts: {formula: y, shapes: {n: 1}}\n";
+    let target = target(folder.path(), script, extra);
+    let scratch = folder.path().join("scratch");
+    let report = kbt_target::check::check(&target, &ProcessLauncher::new(&target), &scratch).unwrap();
+    let ready: Vec<(&str, bool)> = report.steps.iter().map(|a| (a.step.as_str(), a.ready)).collect();
+    assert_eq!(
+        ready,
+        [
+            ("triage", true),
+            ("rates", true),
+            ("trace", false),
+            ("schedule", true),
+            ("algebra", true),
+            ("handoff", true),
+            ("validate", true)
+        ]
+    );
+    assert!(!report.is_ok(), "the trace was promised and is not written");
+    let text = report.to_string();
+    assert!(
+        text.contains("FAIL  trace coarse") && text.contains("5.00 us, median of 1 launches (Fake)"),
+        "{text}"
+    );
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(kbt_evidence::audit::uncovered_numbers(&json), Vec::<String>::new());
+}

@@ -1,0 +1,160 @@
+//! From a role's sums to the numbers of the outcome, in cycles, with what the clock cannot tell left out.
+
+use super::gather::{RoleSum, StepSum, WaitSum};
+use super::releases::releasers;
+use super::tally::Tally;
+use crate::outcome::{EventStats, Hardware, Quantiles, RoleStats, WaitStats};
+use crate::{BarrierPurpose, ProblemKind, Problems, Releaser, StepRule, TraceInfo};
+
+/// Ticks to cycles.
+pub(super) struct Scale {
+    pub(super) cycles_per_tick: f64,
+    pub(super) quantum_ticks: u64,
+}
+
+impl Scale {
+    /// A mean of ticks, in cycles.
+    pub(super) fn mean(&self, ticks: f64) -> f64 {
+        ticks * self.cycles_per_tick
+    }
+
+    /// Quantiles in cycles; `None` for an empty tally.
+    pub(super) fn quantiles(&self, tally: &Tally) -> Option<Quantiles> {
+        let at = |q| tally.quantile(q).map(|ticks| ticks * self.cycles_per_tick);
+        Some(Quantiles { median: at(0.5)?, p10: at(0.1)?, p90: at(0.9)? })
+    }
+
+    pub(super) fn median(&self, tally: &Tally) -> Option<f64> {
+        tally.quantile(0.5).map(|ticks| ticks * self.cycles_per_tick).filter(|_| self.tells(tally))
+    }
+
+    /// Whether the clock is fine enough for these durations. A cycle counter always is.
+    pub(super) fn tells(&self, tally: &Tally) -> bool {
+        self.quantum_ticks <= 1
+            || tally.quantile(0.5).is_some_and(|median| median >= 2.0 * self.quantum_ticks as f64)
+    }
+}
+
+/// The shortest whole wait of the trace, in ticks.
+pub(super) fn wait_floor(roles: &[RoleSum]) -> Option<u64> {
+    roles.iter().flat_map(|r| r.sums().waits()).filter_map(|(_, w)| w.each.min()).min()
+}
+
+/// The numbers of one role.
+pub(super) fn role(
+    index: usize,
+    sum: &RoleSum,
+    info: &TraceInfo,
+    scale: &Scale,
+    floor: Option<u64>,
+    problems: &mut Problems,
+) -> RoleStats {
+    let name = info.role_name(index);
+    let sums = sum.sums();
+    let steps = sums.steps();
+    note(&name, sum, problems);
+    let busy = sum.has_waits.then(|| sums.busy.mean()).flatten();
+    let waits: Vec<_> = sums.waits().map(|(id, w)| wait(id, w, index, steps, info, scale)).collect();
+    let events: Vec<_> = sums
+        .events()
+        .map(|(id, event)| {
+            let told = scale.tells(&event.each);
+            let per_step = |total: f64| if steps > 0 { total / steps as f64 } else { 0.0 };
+            EventStats {
+                name: info.event_name(id),
+                cycles: told.then(|| scale.mean(per_step(event.each.total() as f64))),
+                busy_cycles: told.then(|| scale.mean(per_step(event.own.total() as f64))),
+                each_cycles: scale.quantiles(&event.each).filter(|_| told),
+                per_step: per_step(event.each.count() as f64),
+            }
+        })
+        .collect();
+    let refused = waits.iter().filter(|w| w.cycles.is_none()).count()
+        + events.iter().filter(|e| e.cycles.is_none()).count();
+    problems.add(ProblemKind::BelowQuantum, Some(&name), refused as u64, || {
+        format!("the clock steps by {} ticks", scale.quantum_ticks)
+    });
+    RoleStats {
+        steps: sum.starts,
+        step_starts_at: match sum.rule {
+            Some(StepRule::Wait(id)) => format!("wait on {}", info.barrier_name(id)),
+            Some(StepRule::Event(id)) => format!("begin of {}", info.event_name(id)),
+            _ => "unknown".into(),
+        },
+        period_cycles: scale.quantiles(&sums.period),
+        mean_period_cycles: sums.period.mean().map(|p| scale.mean(p)),
+        busy_cycles: busy.map(|b| scale.mean(b)),
+        busy_spread_cycles: busy.and_then(|_| scale.quantiles(&sums.busy)),
+        slack_cycles: busy.zip(floor).map(|(_, floor)| scale.mean(slack(sums, floor))),
+        steady_steps: steps,
+        prologue_cycles: scale.median(&sum.prologue),
+        tail_cycles: scale.median(&sum.tail),
+        over_ctas_cycles: over_ctas(sum, scale),
+        slowest: sum.by_lane.iter().max_by(|a, b| a.0.total_cmp(&b.0)).map(|l| l.1),
+        work: info.roles.get(index).map(|r| r.work).filter(|w| w.is_stated()),
+        waits,
+        events,
+        name,
+    }
+}
+
+/// Blocked ticks a step: waits beyond the floor.
+fn slack(sums: &StepSum, floor: u64) -> f64 {
+    let steps = sums.steps().max(1) as f64;
+    let of = |w: &WaitSum| w.in_steps as f64 - w.each.count() as f64 * floor as f64;
+    sums.waits().map(|(_, w)| of(w).max(0.0)).sum::<f64>() / steps
+}
+
+fn wait(id: u16, sum: &WaitSum, role: usize, steps: u64, info: &TraceInfo, scale: &Scale) -> WaitStats {
+    let told = scale.tells(&sum.each);
+    let steps = steps.max(1) as f64;
+    let (mut released_by, mut hardware) = (Vec::new(), None);
+    for releaser in releasers(&info.edges, id, role) {
+        let by = match releaser {
+            Releaser::Role(index) => Some(index),
+            Releaser::Hardware { issuer } => {
+                let work = issuer.and_then(|i| info.roles.get(i)).map(|r| r.work).unwrap_or_default();
+                hardware = Some(match (work.load, work.tensor) {
+                    (true, false) => Hardware::Tma,
+                    (false, true) => Hardware::Mma,
+                    _ => Hardware::Unstated,
+                });
+                issuer
+            }
+        };
+        released_by.extend(by.map(|index| info.role_name(index)));
+    }
+    released_by.dedup();
+    let known = sum.ready + sum.round_trip.count();
+    WaitStats {
+        on: info.barrier_name(id),
+        cycles: told.then(|| scale.mean(sum.in_steps as f64 / steps)),
+        each_cycles: scale.quantiles(&sum.each).filter(|_| told),
+        per_step: sum.each.count() as f64 / steps,
+        released_by,
+        hardware,
+        handoff: info.barriers.get(usize::from(id)).is_some_and(|b| b.purpose != BarrierPurpose::Plain),
+        ready_percent: (known > 0).then(|| 100.0 * sum.ready as f64 / known as f64),
+        round_trip_cycles: scale.quantiles(&sum.round_trip).filter(|_| scale.tells(&sum.round_trip)),
+    }
+}
+
+fn over_ctas(sum: &RoleSum, scale: &Scale) -> Option<Quantiles> {
+    let mut means: Vec<f64> = sum.by_lane.iter().map(|l| l.0).collect();
+    means.sort_by(f64::total_cmp);
+    let last = means.len().checked_sub(1)?;
+    let at = |q: f64| scale.mean(means[(q * last as f64).round() as usize]);
+    (last > 0).then(|| Quantiles { median: at(0.5), p10: at(0.1), p90: at(0.9) })
+}
+
+fn note(name: &str, sum: &RoleSum, problems: &mut Problems) {
+    let found = [
+        (ProblemKind::StepGuessed, sum.guessed && sum.starts > 0),
+        (ProblemKind::NoSteps, sum.sums().steps() == 0),
+        (ProblemKind::NoWaits, !sum.has_waits),
+        (ProblemKind::PrologueOnly, sum.sums().steps() > 0 && !sum.is_steady()),
+    ];
+    for (kind, seen) in found {
+        problems.add(kind, Some(name), u64::from(seen), String::new);
+    }
+}

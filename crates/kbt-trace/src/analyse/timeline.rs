@@ -1,0 +1,146 @@
+//! Cuts a few steps of one CTA out of the middle, for drawing.
+
+use super::releases::{Arrivals, Release, releasers};
+use super::walk::Wait;
+use crate::outcome::{SpanKind, Timeline, TimelineArrow, TimelineRow, TimelineSpan};
+use crate::{CtaTrace, Event, Kind, Lane, Releaser, StepRule, TraceInfo};
+
+/// More spans than this do not read well, and fewer steps are cut instead.
+const MAX_SPANS: usize = 600;
+
+/// A span in ticks.
+struct Found {
+    kind: SpanKind,
+    id: u16,
+    begin: u64,
+    end: u64,
+    depth: u32,
+}
+
+/// The steps in the middle of the lane that has most; `None` where no lane has two step starts.
+pub(super) fn cut(
+    cta: &CtaTrace,
+    info: &TraceInfo,
+    rules: &[StepRule],
+    steps: usize,
+    cycles_per_tick: f64,
+) -> Option<Timeline> {
+    let rule = |lane: &Lane| rules.get(lane.role).copied().unwrap_or(StepRule::Unstated);
+    let lanes = cta.lanes.iter().map(|lane| (lane, starts(lane, rule(lane))));
+    // Of lanes with equally many steps the first is taken.
+    let (lane, starts) = lanes.fold(None, |best: Option<(&Lane, Vec<u64>)>, next| match best {
+        Some(best) if best.1.len() >= next.1.len() => Some(best),
+        _ => Some(next),
+    })?;
+    let mut steps = steps.min(starts.len().checked_sub(1)?).max(1);
+    let first = (starts.len() - 1 - steps.min(starts.len() - 1)) / 2;
+    loop {
+        let window = (*starts.get(first)?, *starts.get(first + steps)?);
+        let rows: Vec<_> = cta.lanes.iter().map(|lane| (lane, spans(lane, window))).collect();
+        let total: usize = rows.iter().map(|(_, spans)| spans.len()).sum();
+        if total <= MAX_SPANS || steps == 1 {
+            let scale = |at: u64| at.saturating_sub(window.0) as f64 * cycles_per_tick;
+            return Some(Timeline {
+                cta: cta.cta,
+                role: info.role_name(lane.role),
+                steps: steps as u64,
+                length_cycles: scale(window.1),
+                arrows: arrows(cta, info, &rows, window, &scale),
+                rows: rows.iter().map(|(lane, spans)| row(lane, spans, info, window, &scale)).collect(),
+            });
+        }
+        steps -= 1;
+    }
+}
+
+fn starts(lane: &Lane, rule: StepRule) -> Vec<u64> {
+    let is = |e: &&Event| match rule {
+        StepRule::Unstated => false,
+        StepRule::Wait(id) => e.kind == Kind::WaitBegin && e.id == id,
+        StepRule::Event(id) => e.kind == Kind::Begin && e.id == id,
+    };
+    lane.events.iter().filter(is).map(|e| e.at).collect()
+}
+
+/// Spans of a lane that overlap the window, by begin.
+fn spans(lane: &Lane, window: (u64, u64)) -> Vec<Found> {
+    let mut open: Vec<(SpanKind, u16, u64)> = Vec::new();
+    let mut found = Vec::new();
+    for event in &lane.events {
+        let (kind, begins) = match event.kind {
+            Kind::Begin => (SpanKind::Event, true),
+            Kind::End => (SpanKind::Event, false),
+            Kind::WaitBegin => (SpanKind::Wait, true),
+            Kind::WaitEnd => (SpanKind::Wait, false),
+            Kind::Instant | Kind::Arrive => continue,
+        };
+        if begins {
+            open.push((kind, event.id, event.at));
+        } else if let Some(index) = open.iter().rposition(|&(k, id, _)| k == kind && id == event.id) {
+            let (_, id, begin) = open.remove(index);
+            if begin < window.1 && event.at > window.0 {
+                found.push(Found { kind, id, begin, end: event.at, depth: index as u32 });
+            }
+        }
+    }
+    found.sort_by_key(|span| (span.begin, span.depth));
+    found
+}
+
+fn row(
+    lane: &Lane,
+    spans: &[Found],
+    info: &TraceInfo,
+    window: (u64, u64),
+    scale: &dyn Fn(u64) -> f64,
+) -> TimelineRow {
+    let span = |found: &Found| TimelineSpan {
+        label: match found.kind {
+            SpanKind::Wait => info.barrier_name(found.id),
+            SpanKind::Event => info.event_name(found.id),
+        },
+        kind: found.kind,
+        start_cycles: scale(found.begin.max(window.0)),
+        end_cycles: scale(found.end.min(window.1)),
+        depth: found.depth,
+    };
+    TimelineRow { role: info.role_name(lane.role), spans: spans.iter().map(span).collect() }
+}
+
+/// Releases of waits that end in the window, where the arrival was recorded.
+fn arrows(
+    cta: &CtaTrace,
+    info: &TraceInfo,
+    rows: &[(&Lane, Vec<Found>)],
+    window: (u64, u64),
+    scale: &dyn Fn(u64) -> f64,
+) -> Vec<TimelineArrow> {
+    let mut arrivals = Arrivals::default();
+    arrivals.collect(cta);
+    let mut arrows = Vec::new();
+    for (lane, spans) in rows {
+        for span in spans.iter().filter(|s| s.kind == SpanKind::Wait && s.end <= window.1) {
+            let from_role =
+                releasers(&info.edges, span.id, lane.role).any(|r| matches!(r, Releaser::Role(_)));
+            let wait = Wait { barrier: span.id, begin: span.begin, end: span.end };
+            let Release::Blocked { round_trip } = arrivals.release(wait) else { continue };
+            let at = span.end - round_trip;
+            let arrived = |l: &&Lane| {
+                let from = l.events.partition_point(|e| e.at < at);
+                let now = l.events[from..].iter().take_while(|e| e.at == at);
+                now.into_iter().any(|e| e.kind == Kind::Arrive && e.id == span.id)
+            };
+            let Some(from) = cta.lanes.iter().find(arrived).filter(|_| from_role && at >= window.0) else {
+                continue;
+            };
+            arrows.push(TimelineArrow {
+                barrier: info.barrier_name(span.id),
+                from: info.role_name(from.role),
+                from_cycles: scale(at),
+                to: info.role_name(lane.role),
+                to_cycles: scale(span.end),
+            });
+        }
+    }
+    arrows
+}

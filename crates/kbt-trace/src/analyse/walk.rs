@@ -1,0 +1,276 @@
+//! Walks one lane: pairs begins with ends, cuts it into steps, and says what did not fit.
+
+use crate::{Event, Kind, Lane, ProblemKind, StepRule};
+
+/// A wait from its begin to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Wait {
+    pub(super) barrier: u16,
+    pub(super) begin: u64,
+    pub(super) end: u64,
+}
+
+/// An event from its begin to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) event: u16,
+    pub(super) ticks: u64,
+    /// Of these, ticks outside waits.
+    pub(super) own: u64,
+}
+
+/// One step of one lane: from one step start to the next.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Step {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// Time in waits; overlapping waits count once.
+    pub(super) blocked: u64,
+    /// Time in waits by barrier; a wait across a step's edge is cut there.
+    pub(super) by_barrier: Vec<(u16, u64)>,
+    /// Waits that ended in this step.
+    pub(super) waits: Vec<Wait>,
+    /// Events that ended in this step.
+    pub(super) spans: Vec<Span>,
+}
+
+impl Step {
+    pub(super) const fn length(&self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+
+    fn clear(&mut self) {
+        self.by_barrier.clear();
+        self.waits.clear();
+        self.spans.clear();
+        self.blocked = 0;
+    }
+}
+
+/// What a walk found beside the steps.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Walked {
+    /// Step starts.
+    pub(super) starts: u64,
+    /// The first and the last of them.
+    pub(super) first_start: Option<u64>,
+    pub(super) last_start: Option<u64>,
+    pub(super) odd: Vec<(ProblemKind, u64)>,
+}
+
+/// A begin not yet ended.
+#[derive(Clone, Copy)]
+struct Begun {
+    id: u16,
+    at: u64,
+    /// Time in waits that had ended before.
+    waited: u64,
+}
+
+/// Begins not yet ended, the outermost first.
+#[derive(Default)]
+struct Open {
+    stack: Vec<Begun>,
+    crossed: u64,
+    orphan_ends: u64,
+    zero: u64,
+}
+
+impl Open {
+    fn begin(&mut self, id: u16, at: u64, waited: u64) {
+        self.stack.push(Begun { id, at, waited });
+    }
+
+    fn end(&mut self, id: u16, at: u64) -> Option<Begun> {
+        let Some(index) = self.stack.iter().rposition(|open| open.id == id) else {
+            self.orphan_ends += 1;
+            return None;
+        };
+        self.crossed += u64::from(index + 1 != self.stack.len());
+        let begun = self.stack.remove(index);
+        self.zero += u64::from(begun.at == at);
+        Some(begun)
+    }
+}
+
+/// Buffers of a walk, kept between lanes.
+#[derive(Default)]
+pub(super) struct Walk {
+    step: Step,
+}
+
+impl Walk {
+    /// Walks `lane` and gives each whole step to `done`.
+    pub(super) fn lane(&mut self, lane: &Lane, rule: StepRule, mut done: impl FnMut(&Step)) -> Walked {
+        let mut walked = Walked::default();
+        let (mut events, mut waits) = (Open::default(), Open::default());
+        // Since when the role is blocked, as far as this step goes; and its time in waits so far, whole waits only.
+        let (mut blocked_since, mut waited) = (0, 0_u64);
+        let mut in_step = false;
+        self.step.clear();
+        for event in &lane.events {
+            if starts_step(event, rule) {
+                if in_step {
+                    self.cut(event.at, &waits, blocked_since);
+                    done(&self.step);
+                }
+                self.step.clear();
+                self.step.start = event.at;
+                blocked_since = blocked_since.max(event.at);
+                in_step = true;
+                walked.starts += 1;
+                walked.first_start = walked.first_start.or(Some(event.at));
+                walked.last_start = Some(event.at);
+            }
+            match event.kind {
+                Kind::Begin => events.begin(event.id, event.at, waited),
+                Kind::End => {
+                    if let Some(begun) = events.end(event.id, event.at) {
+                        let ticks = event.at.saturating_sub(begun.at);
+                        let own = ticks.saturating_sub(waited - begun.waited);
+                        self.step.spans.push(Span { event: event.id, ticks, own });
+                    }
+                }
+                Kind::WaitBegin => {
+                    if waits.stack.is_empty() {
+                        blocked_since = event.at;
+                    }
+                    waits.begin(event.id, event.at, waited);
+                }
+                Kind::WaitEnd => {
+                    if let Some(Begun { at: begin, .. }) = waits.end(event.id, event.at) {
+                        let since = begin.max(self.step.start);
+                        add(&mut self.step.by_barrier, event.id, event.at.saturating_sub(since));
+                        self.step.waits.push(Wait { barrier: event.id, begin, end: event.at });
+                        waited = waited.saturating_add(event.at.saturating_sub(begin));
+                        if waits.stack.is_empty() {
+                            self.step.blocked += event.at.saturating_sub(blocked_since);
+                        }
+                    }
+                }
+                Kind::Instant | Kind::Arrive => {}
+            }
+        }
+        walked.odd = vec![
+            (ProblemKind::OrphanEnd, events.orphan_ends + waits.orphan_ends),
+            (ProblemKind::OrphanBegin, (events.stack.len() + waits.stack.len()) as u64),
+            (ProblemKind::Overlap, events.crossed + waits.crossed),
+            (ProblemKind::ZeroLength, events.zero + waits.zero),
+        ];
+        walked
+    }
+
+    /// Ends the step at `at`; waits still open count up to there.
+    fn cut(&mut self, at: u64, waits: &Open, blocked_since: u64) {
+        self.step.end = at;
+        if !waits.stack.is_empty() {
+            self.step.blocked += at.saturating_sub(blocked_since.max(self.step.start));
+            for wait in &waits.stack {
+                add(&mut self.step.by_barrier, wait.id, at.saturating_sub(wait.at.max(self.step.start)));
+            }
+        }
+    }
+}
+
+fn add(by_barrier: &mut Vec<(u16, u64)>, barrier: u16, ticks: u64) {
+    match by_barrier.iter_mut().find(|(b, _)| *b == barrier) {
+        Some((_, sum)) => *sum = sum.saturating_add(ticks),
+        None => by_barrier.push((barrier, ticks)),
+    }
+}
+
+fn starts_step(event: &Event, rule: StepRule) -> bool {
+    match rule {
+        StepRule::Unstated => false,
+        StepRule::Wait(id) => event.kind == Kind::WaitBegin && event.id == id,
+        StepRule::Event(id) => event.kind == Kind::Begin && event.id == id,
+    }
+}
+
+/// The rule for a role whose recorder states none: its most frequent wait, else its most frequent event.
+pub(super) fn guess_rule(lane: &Lane) -> StepRule {
+    let most = |kind: Kind| {
+        let mut counts = std::collections::BTreeMap::new();
+        for event in lane.events.iter().filter(|e| e.kind == kind) {
+            *counts.entry(event.id).or_insert(0_u64) += 1;
+        }
+        counts.into_iter().max_by_key(|&(id, n)| (n, std::cmp::Reverse(id))).map(|(id, _)| id)
+    };
+    match (most(Kind::WaitBegin), most(Kind::Begin)) {
+        (Some(id), _) => StepRule::Wait(id),
+        (None, Some(id)) => StepRule::Event(id),
+        (None, None) => StepRule::Unstated,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lane(records: &[(u64, Kind, u16)]) -> Lane {
+        let events = records.iter().map(|&(at, kind, id)| Event { at, kind, id, step: 0 }).collect();
+        Lane { events, ..Lane::default() }
+    }
+
+    fn steps(lane: &Lane, rule: StepRule) -> (Vec<Step>, Walked) {
+        let mut steps = Vec::new();
+        let walked = Walk::default().lane(lane, rule, |s| steps.push(s.clone()));
+        (steps, walked)
+    }
+
+    use Kind::{Begin, End, WaitBegin, WaitEnd};
+
+    #[test]
+    fn a_step_runs_from_one_wait_to_the_next_and_splits_into_blocked_and_busy() {
+        let lane = lane(&[
+            (100, WaitBegin, 0),
+            (130, WaitEnd, 0),
+            (140, Begin, 5),
+            (190, End, 5),
+            (200, WaitBegin, 0),
+        ]);
+        let (steps, walked) = steps(&lane, StepRule::Wait(0));
+        assert_eq!(walked.starts, 2);
+        assert_eq!(steps.len(), 1, "the last start has no next one");
+        assert_eq!((steps[0].length(), steps[0].blocked), (100, 30));
+        assert_eq!(steps[0].spans, [Span { event: 5, ticks: 50, own: 50 }]);
+        assert_eq!(walked.odd.iter().find(|o| o.0 == ProblemKind::OrphanBegin).unwrap().1, 1);
+    }
+
+    #[test]
+    fn a_wait_across_a_step_edge_is_cut_there() {
+        let lane = lane(&[
+            (0, Begin, 1),
+            (10, WaitBegin, 0),
+            (50, Begin, 1),
+            (70, WaitEnd, 0),
+            (90, End, 1),
+            (95, End, 1),
+            (100, Begin, 1),
+        ]);
+        let (steps, _) = steps(&lane, StepRule::Event(1));
+        let blocked: Vec<_> = steps.iter().map(|s| (s.blocked, s.by_barrier.clone())).collect();
+        assert_eq!(blocked, [(40, vec![(0, 40)]), (20, vec![(0, 20)])]);
+        assert_eq!(steps[1].waits, [Wait { barrier: 0, begin: 10, end: 70 }], "the wait itself stays whole");
+    }
+
+    #[test]
+    fn crossing_orphan_and_empty_spans_are_counted() {
+        let lane = lane(&[
+            (0, End, 9),
+            (1, Begin, 1),
+            (2, Begin, 2),
+            (3, End, 1),
+            (4, End, 2),
+            (5, Begin, 3),
+            (5, End, 3),
+            (6, WaitBegin, 0),
+        ]);
+        let (_, walked) = steps(&lane, StepRule::Wait(0));
+        let odd = |kind| walked.odd.iter().find(|o| o.0 == kind).unwrap().1;
+        assert_eq!(odd(ProblemKind::OrphanEnd), 1);
+        assert_eq!(odd(ProblemKind::OrphanBegin), 1);
+        assert_eq!(odd(ProblemKind::Overlap), 1);
+        assert_eq!(odd(ProblemKind::ZeroLength), 1);
+    }
+}

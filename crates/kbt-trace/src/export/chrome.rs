@@ -1,0 +1,88 @@
+//! Chrome trace events: a process per CTA, a thread per role. For viewers that take nothing else, and read back by
+//! kbt without loss of cycles: `otherData` holds how many SM cycles one unit of a time stamp is.
+
+use super::{ExportCounts, Time, cta_name, flows, span_name, spans};
+use crate::read::{CHROME_CYCLES, CHROME_MHZ};
+use crate::{Clock, CtaTrace, Kind, Source, TraceError};
+use serde_json::{Value, json};
+use std::io::Write;
+
+/// Writes the whole of `source` as Chrome trace events.
+///
+/// # Errors
+/// If the source cannot be read or `out` not written.
+pub fn write_chrome(source: &mut dyn Source, out: &mut dyn Write) -> Result<ExportCounts, TraceError> {
+    let info = source.info().clone();
+    let time = Time::of(info.clock);
+    let us_per_tick = time.ns_per_tick / 1000.0;
+    let io = || TraceError::io("chrome trace");
+    let mut other = json!({});
+    if let Clock::Cycles { sm_mhz } = info.clock {
+        other[CHROME_CYCLES] = json!(1.0 / us_per_tick);
+        if let Some(mhz) = sm_mhz {
+            other[CHROME_MHZ] = json!(mhz);
+        } else {
+            other["unit"] = json!("SM cycles / 1000: the SM clock is not known");
+        }
+    }
+    write!(out, "{{\"displayTimeUnit\":\"ns\",\"otherData\":{other},\"traceEvents\":[").map_err(io())?;
+    let mut counts = ExportCounts::default();
+    let mut cta = CtaTrace::default();
+    let (mut first, mut next_flow, mut epoch) = (true, 1, None);
+    while source.next_cta(&mut cta)? {
+        let (origin_ns, origin) = Time::origin(&cta);
+        let epoch = *epoch.get_or_insert(origin_ns);
+        let shift_us = (origin_ns as f64 - epoch as f64) / 1000.0;
+        let us = |at: u64| shift_us + (at as f64 - origin as f64) * us_per_tick;
+        let lanes: Vec<_> = cta.lanes.iter().map(spans).collect();
+        let flows = flows(&cta, &info, &lanes, &mut next_flow);
+        let pid = cta.cta;
+        let mut events = vec![named("process_name", pid, 0, &cta_name(&cta, &time))];
+        counts.tracks += 1;
+        for (index, (lane, spans)) in cta.lanes.iter().zip(&lanes).enumerate() {
+            let tid = |line: usize| lane.role * 16 + line;
+            let role = info.role_name(lane.role);
+            for line in 0..spans.iter().map(|s| s.line + 1).max().unwrap_or(1) {
+                let name = if line == 0 { role.clone() } else { format!("{role} (line {line})") };
+                events.push(named("thread_name", pid, tid(line), &name));
+                counts.tracks += 1;
+            }
+            for span in spans {
+                let (ts, dur) = (us(span.begin), (span.end - span.begin) as f64 * us_per_tick);
+                let name = span_name(&info, span);
+                events.push(
+                    json!({"ph": "X", "pid": pid, "tid": tid(span.line), "ts": ts, "dur": dur, "name": name}),
+                );
+            }
+            counts.slices += spans.len() as u64;
+            for event in &lane.events {
+                let name = match event.kind {
+                    Kind::Instant => info.event_name(event.id),
+                    Kind::Arrive => format!("arrive {}", info.barrier_name(event.id)),
+                    _ => continue,
+                };
+                let ts = us(event.at);
+                events.push(json!({"ph": "i", "s": "t", "pid": pid, "tid": tid(0), "ts": ts, "name": name}));
+                counts.instants += 1;
+            }
+            let ends = |ph: &str, flow: u64, at: u64| json!({"ph": ph, "bp": "e", "id": flow, "pid": pid, "tid": tid(0), "ts": us(at), "name": "release", "cat": "release"});
+            for (&(_, at, _), ids) in flows.from.range((index, 0, 0)..(index + 1, 0, 0)) {
+                events.extend(ids.iter().map(|&flow| ends("s", flow, at)));
+            }
+            for (&(_, at, _), &flow) in flows.to.range((index, 0, 0)..(index + 1, 0, 0)) {
+                events.push(ends("f", flow, at));
+                counts.flows += 1;
+            }
+        }
+        for event in events {
+            let comma = if std::mem::take(&mut first) { "\n" } else { ",\n" };
+            write!(out, "{comma}{event}").map_err(io())?;
+        }
+    }
+    out.write_all(b"\n]}\n").and_then(|()| out.flush()).map_err(io())?;
+    Ok(counts)
+}
+
+fn named(what: &str, pid: u32, tid: usize, name: &str) -> Value {
+    json!({"ph": "M", "pid": pid, "tid": tid, "name": what, "args": {"name": name}})
+}

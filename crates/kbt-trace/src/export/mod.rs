@@ -1,0 +1,169 @@
+//! Writes a trace for the viewers: Perfetto's protobuf, and Chrome trace events. CTA after CTA, as a stream.
+
+mod chrome;
+mod perfetto;
+mod proto;
+
+pub use chrome::write_chrome;
+pub use perfetto::write_perfetto;
+
+use crate::{Clock, CtaTrace, Kind, Lane, Releaser, TraceInfo};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// What was written, to be counted back by whoever reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ExportCounts {
+    /// Tracks: one a CTA, one a role of it, one for each line of crossing spans.
+    pub tracks: u64,
+    /// Spans.
+    pub slices: u64,
+    /// Instants, arrivals and releases.
+    pub instants: u64,
+    /// Arrivals joined to the wait that they end.
+    pub flows: u64,
+}
+
+/// A span of a lane in ticks; `wait` tells its id's table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Span {
+    begin: u64,
+    end: u64,
+    wait: bool,
+    id: u16,
+    /// Spans of one line nest.
+    line: usize,
+}
+
+/// Pairs begins with ends and puts crossing spans on lines of their own. What has no partner is left out.
+fn spans(lane: &Lane) -> Vec<Span> {
+    let mut open: Vec<(bool, u16, u64)> = Vec::new();
+    let mut spans = Vec::new();
+    for event in &lane.events {
+        let (wait, begins) = match event.kind {
+            Kind::Begin => (false, true),
+            Kind::End => (false, false),
+            Kind::WaitBegin => (true, true),
+            Kind::WaitEnd => (true, false),
+            Kind::Instant | Kind::Arrive => continue,
+        };
+        if begins {
+            open.push((wait, event.id, event.at));
+        } else if let Some(index) = open.iter().rposition(|&(w, id, _)| w == wait && id == event.id) {
+            let (_, id, begin) = open.remove(index);
+            spans.push(Span { begin, end: event.at, wait, id, line: 0 });
+        }
+    }
+    spans.sort_by_key(|s| (s.begin, Reverse(s.end)));
+    // Per line the ends of the spans still open, innermost last.
+    let mut lines: Vec<Vec<u64>> = Vec::new();
+    for span in &mut spans {
+        lines.iter_mut().for_each(|ends| {
+            while ends.last().is_some_and(|&end| end <= span.begin) {
+                ends.pop();
+            }
+        });
+        let fits = |ends: &Vec<u64>| ends.last().is_none_or(|&end| span.end <= end);
+        span.line = lines.iter().position(fits).unwrap_or_else(|| {
+            lines.push(Vec::new());
+            lines.len() - 1
+        });
+        lines[span.line].push(span.end);
+    }
+    spans
+}
+
+/// Arrivals joined to waits: for each, the flow's number and what it joins. Keys are (lane, time, barrier).
+#[derive(Default)]
+struct Flows {
+    from: BTreeMap<(usize, u64, u16), Vec<u64>>,
+    to: BTreeMap<(usize, u64, u16), u64>,
+}
+
+/// Joins each wait that a recorded arrival ended to that arrival; numbers start at `next`.
+fn flows(cta: &CtaTrace, info: &TraceInfo, spans: &[Vec<Span>], next: &mut u64) -> Flows {
+    let mut arrivals: BTreeMap<u16, Vec<(u64, usize)>> = BTreeMap::new();
+    for (lane, events) in cta.lanes.iter().enumerate().map(|(i, l)| (i, &l.events)) {
+        for event in events.iter().filter(|e| e.kind == Kind::Arrive) {
+            arrivals.entry(event.id).or_default().push((event.at, lane));
+        }
+    }
+    arrivals.values_mut().for_each(|times| times.sort_unstable());
+    let mut flows = Flows::default();
+    for (lane, spans) in spans.iter().enumerate() {
+        let role = cta.lanes[lane].role;
+        for wait in spans.iter().filter(|s| s.wait) {
+            let released = info.edges.iter().any(|e| {
+                e.barrier == wait.id && e.waiting == role && matches!(e.arriving, Releaser::Role(_))
+            });
+            let Some(times) = arrivals.get(&wait.id).filter(|_| released) else { continue };
+            let before = times.partition_point(|&(at, _)| at <= wait.end);
+            let Some(&(at, from)) = before.checked_sub(1).and_then(|i| times.get(i)) else { continue };
+            if at > wait.begin {
+                flows.from.entry((from, at, wait.id)).or_default().push(*next);
+                flows.to.insert((lane, wait.end, wait.id), *next);
+                *next += 1;
+            }
+        }
+    }
+    flows
+}
+
+/// Ticks to the time of the viewer, in nanoseconds.
+struct Time {
+    ns_per_tick: f64,
+    /// One tick is shown as one nanosecond, for want of the frequency.
+    assumed: bool,
+}
+
+impl Time {
+    fn of(clock: Clock) -> Self {
+        let known = clock.ns_per_tick();
+        Self { ns_per_tick: known.unwrap_or(1.0), assumed: known.is_none() }
+    }
+
+    /// When a CTA starts, in ns of the global timer, and the tick that stands for it.
+    fn origin(cta: &CtaTrace) -> (u64, u64) {
+        let first = cta.lanes.iter().flat_map(|l| l.events.first()).map(|e| e.at).min();
+        match cta.anchor {
+            Some(anchor) => (anchor.global_ns, anchor.ticks),
+            None => (0, first.unwrap_or(0)),
+        }
+    }
+}
+
+fn cta_name(cta: &CtaTrace, time: &Time) -> String {
+    let sm = cta.smid.map_or_else(String::new, |sm| format!(", SM {sm}"));
+    let unit = if time.assumed { ", 1 SM cycle shown as 1 ns" } else { "" };
+    let alone = if cta.anchor.is_none() { ", starts at its own 0" } else { "" };
+    format!("CTA {}{sm}{unit}{alone}", cta.cta)
+}
+
+fn span_name(info: &TraceInfo, span: &Span) -> String {
+    if span.wait { format!("wait {}", info.barrier_name(span.id)) } else { info.event_name(span.id) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Event;
+
+    #[test]
+    fn nested_spans_share_a_line_and_crossing_ones_do_not() {
+        let at = |at, kind, id| Event { at, kind, id, step: 0 };
+        let events = vec![
+            at(0, Kind::Begin, 0),
+            at(1, Kind::Begin, 1),
+            at(2, Kind::End, 1),
+            at(3, Kind::Begin, 2),
+            at(5, Kind::End, 0),
+            at(7, Kind::End, 2),
+            at(7, Kind::WaitBegin, 0),
+            at(9, Kind::WaitEnd, 0),
+            at(9, Kind::Begin, 3),
+        ];
+        let spans = spans(&Lane { events, ..Lane::default() });
+        let lines: Vec<_> = spans.iter().map(|s| (s.begin, s.end, s.line)).collect();
+        assert_eq!(lines, [(0, 5, 0), (1, 2, 0), (3, 7, 1), (7, 9, 0)]);
+    }
+}

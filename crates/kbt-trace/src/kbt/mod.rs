@@ -1,0 +1,27 @@
+//! kbt's own trace: the device buffer that `kbt/trace.cuh` fills, and the `.kbttrace` file.
+//!
+//! The layout is `kbt/trace_format.h`, read here through [`crate::bindings`]; no offset is written by hand.
+
+mod layout;
+mod read;
+mod wire;
+mod write;
+
+pub use layout::BufferLayout;
+pub use read::KbtSource;
+pub use write::{FileWriter, RingRecords, write_device_buffer};
+
+use crate::bindings as b;
+
+/// Tables longer than this are taken for damage.
+const MAX_TABLE: u32 = b::KBT_TRACE_ID_MASK + 1;
+/// Text longer than this is taken for damage.
+const MAX_META: u64 = 1 << 20;
+
+/// A record's tag.
+#[must_use]
+pub const fn tag(kind: u32, id: u32, step: u32) -> u32 {
+    kind << b::KBT_TRACE_KIND_SHIFT
+        | (id & b::KBT_TRACE_ID_MASK) << b::KBT_TRACE_ID_SHIFT
+        | (step & b::KBT_TRACE_STEP_MASK)
+}

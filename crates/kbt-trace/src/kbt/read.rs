@@ -1,0 +1,379 @@
+//! Reads `.kbttrace` as a stream: the tables, then one CTA's rings at a time.
+
+use super::wire::Wire;
+use super::{MAX_META, MAX_TABLE};
+use crate::bindings as b;
+use crate::clock::Unwrap;
+use crate::{
+    Anchor, Barrier, BarrierPurpose, Clock, CtaTrace, Edge, Event, EventName, EventPurpose, Input, Kind,
+    Lane, Level, ProblemKind, Problems, Releaser, Role, Source, StepRule, TraceError, TraceInfo, Work,
+};
+use std::collections::BTreeMap;
+use std::io::Read;
+
+/// A `.kbttrace` file being read.
+pub struct KbtSource<R> {
+    name: String,
+    input: R,
+    info: TraceInfo,
+    rings: Vec<b::kbt_trace_ring>,
+    next: usize,
+    offset: u64,
+    bytes: Vec<u8>,
+    problems: Problems,
+}
+
+impl<R: Read> KbtSource<R> {
+    /// Reads everything but the records. `name` stands for the file in messages.
+    ///
+    /// # Errors
+    /// If the header or the tables are damaged, or the version is unknown.
+    pub fn open(input: R, name: &str) -> Result<Self, TraceError> {
+        let mut reader = Tables { name, input, offset: 0 };
+        let header: b::kbt_trace_file_header = reader.one("file header")?;
+        check_header(name, &header)?;
+        let roles = reader.many(header.roles, "roles")?;
+        let events = reader.many(header.events, "events")?;
+        let barriers = reader.many(header.barriers, "barriers")?;
+        let edges = reader.many(header.edges, "edges")?;
+        let meta = reader.meta(header.meta_bytes)?;
+        let mut problems = Problems::default();
+        let rings = reader.rings(header.rings, &mut problems)?;
+        let info = TraceInfo {
+            format: Input::Kbt,
+            level: Some(if header.level == b::KBT_TRACE_DETAIL { Level::Detail } else { Level::Coarse }),
+            clock: Clock::Cycles {
+                sm_mhz: (header.sm_clock_khz != 0).then(|| f64::from(header.sm_clock_khz) / 1000.0),
+            },
+            roles: roles.iter().map(role).collect(),
+            events: events.iter().map(event).collect(),
+            barriers: barriers.iter().map(barrier).collect(),
+            edges: edges.iter().map(|e| edge(e, &header, name)).collect::<Result<_, _>>()?,
+            meta,
+        };
+        let Tables { input, offset, .. } = reader;
+        Ok(Self { name: name.to_owned(), input, info, rings, next: 0, offset, bytes: Vec::new(), problems })
+    }
+
+    /// Takes another SM clock than the file's.
+    pub fn set_clock(&mut self, mhz: Option<f64>) {
+        if mhz.is_some() {
+            self.info.clock = Clock::Cycles { sm_mhz: mhz };
+        }
+    }
+
+    /// Reads the records of one ring into `lane`; `false` where the file ends inside it.
+    fn lane(&mut self, ring: &b::kbt_trace_ring, lane: &mut Lane) -> Result<bool, TraceError> {
+        let wanted = ring.kept as usize * b::kbt_trace_record::SIZE;
+        self.bytes.clear();
+        let limit = (&mut self.input).take(wanted as u64);
+        { limit }.read_to_end(&mut self.bytes).map_err(TraceError::io(&self.name))?;
+        self.offset += self.bytes.len() as u64;
+        lane.role = ring.role as usize;
+        let closed = ring.closed == b::KBT_TRACE_RING_CLOSED;
+        lane.opened = Some(ring.open_clock);
+        lane.closed = closed.then_some(ring.close_clock);
+        lane.stopped_full = false;
+        let decoded = self.bytes.len() / b::kbt_trace_record::SIZE;
+        lane.dropped = closed.then(|| u64::from(ring.total).saturating_sub(decoded as u64));
+        let role = self.info.role_name(lane.role);
+        let found = decode(&self.bytes, ring, &self.info, lane);
+        let cta = ring.cta;
+        let at = || format!("first in CTA {cta}");
+        self.problems.add(ProblemKind::UnknownRecord, Some(&role), found.unknown, at);
+        self.problems.add(ProblemKind::ClockBackwards, Some(&role), found.backwards, at);
+        self.problems.add(ProblemKind::ClockWrapped, Some(&role), found.wraps, at);
+        self.problems.add(ProblemKind::NotClosed, Some(&role), u64::from(!closed), at);
+        let whole = self.bytes.len() == wanted;
+        if whole {
+            self.problems.add(ProblemKind::Dropped, Some(&role), lane.dropped.unwrap_or(0), at);
+        }
+        Ok(whole)
+    }
+}
+
+impl<R: Read> Source for KbtSource<R> {
+    fn info(&self) -> &TraceInfo {
+        &self.info
+    }
+
+    fn next_cta(&mut self, cta: &mut CtaTrace) -> Result<bool, TraceError> {
+        let Some(&first) = self.rings.get(self.next) else { return Ok(false) };
+        cta.cta = first.cta;
+        cta.smid = Some(first.smid);
+        cta.anchor = Some(Anchor { ticks: first.open_clock, global_ns: first.open_global_ns });
+        let mut lanes = std::mem::take(&mut cta.lanes);
+        let mut used = 0;
+        while let Some(&ring) = self.rings.get(self.next).filter(|r| r.cta == first.cta) {
+            if used == lanes.len() {
+                lanes.push(Lane::default());
+            }
+            self.next += 1;
+            let whole = self.lane(&ring, &mut lanes[used])?;
+            if lanes[used].role < self.info.roles.len() {
+                used += 1;
+            } else {
+                let records = lanes[used].events.len() as u64;
+                let place = || format!("role {} in CTA {}", ring.role, ring.cta);
+                self.problems.add(ProblemKind::UnknownRecord, None, records.max(1), place);
+            }
+            if !whole {
+                let missing = self.rings.len() - self.next;
+                let offset = self.offset;
+                self.problems.add(ProblemKind::Truncated, None, 1, || {
+                    format!("at offset {offset}, {missing} rings not read")
+                });
+                self.next = self.rings.len();
+            }
+        }
+        lanes.truncate(used);
+        cta.lanes = lanes;
+        Ok(true)
+    }
+
+    fn problems(&self) -> &Problems {
+        &self.problems
+    }
+}
+
+/// What went wrong while decoding a lane.
+struct Decoded {
+    unknown: u64,
+    backwards: u64,
+    wraps: u64,
+}
+
+fn decode(bytes: &[u8], ring: &b::kbt_trace_ring, info: &TraceInfo, lane: &mut Lane) -> Decoded {
+    lane.events.clear();
+    let mut unknown = 0;
+    let mut clock: Option<Unwrap> = None;
+    for slot in bytes.chunks_exact(b::kbt_trace_record::SIZE) {
+        let Some(record) = b::kbt_trace_record::get(slot) else { continue };
+        let id = (record.tag >> b::KBT_TRACE_ID_SHIFT & b::KBT_TRACE_ID_MASK) as u16;
+        let (kind, known) = match record.tag >> b::KBT_TRACE_KIND_SHIFT {
+            b::KBT_TRACE_BEGIN => (Kind::Begin, info.events.len()),
+            b::KBT_TRACE_END => (Kind::End, info.events.len()),
+            b::KBT_TRACE_INSTANT => (Kind::Instant, info.events.len()),
+            b::KBT_TRACE_WAIT_BEGIN => (Kind::WaitBegin, info.barriers.len()),
+            b::KBT_TRACE_WAIT_END => (Kind::WaitEnd, info.barriers.len()),
+            b::KBT_TRACE_ARRIVE => (Kind::Arrive, info.barriers.len()),
+            _ => (Kind::Instant, 0),
+        };
+        if usize::from(id) >= known {
+            unknown += 1;
+            continue;
+        }
+        let step = (record.tag & b::KBT_TRACE_STEP_MASK) as u16;
+        // The first kept record lies after open(); records are anchored to the ring's 64-bit clocks below.
+        let at = match &mut clock {
+            Some(clock) => clock.next(record.clock),
+            None => {
+                let at = u64::from(record.clock.wrapping_sub(ring.open_clock as u32));
+                clock = Some(Unwrap::new(record.clock, at));
+                Some(at)
+            }
+        };
+        if let Some(at) = at {
+            lane.events.push(Event { at, kind, id, step });
+        }
+    }
+    anchor(ring, lane);
+    clock.map_or(Decoded { unknown, backwards: 0, wraps: 0 }, |c| Decoded {
+        unknown,
+        backwards: c.backwards,
+        wraps: c.wraps,
+    })
+}
+
+/// Places records, timed from open() modulo 2^32 so far, on the SM's 64-bit clock: by the close where there is
+/// one, since whole wraps may lie between open() and the oldest record kept.
+fn anchor(ring: &b::kbt_trace_ring, lane: &mut Lane) {
+    let Some(last) = lane.events.last().map(|e| e.at) else { return };
+    let base = if ring.closed == b::KBT_TRACE_RING_CLOSED {
+        let low = (ring.open_clock as u32).wrapping_add(last as u32);
+        let behind = u64::from((ring.close_clock as u32).wrapping_sub(low));
+        ring.close_clock.wrapping_sub(behind).wrapping_sub(last)
+    } else {
+        ring.open_clock
+    };
+    for event in &mut lane.events {
+        event.at = base.wrapping_add(event.at);
+    }
+}
+
+/// Reads the structs ahead of the records.
+struct Tables<'a, R> {
+    name: &'a str,
+    input: R,
+    offset: u64,
+}
+
+impl<R: Read> Tables<'_, R> {
+    fn bytes(&mut self, length: u64, field: &'static str) -> Result<Vec<u8>, TraceError> {
+        let mut bytes = Vec::new();
+        (&mut self.input).take(length).read_to_end(&mut bytes).map_err(TraceError::io(self.name))?;
+        if (bytes.len() as u64) < length {
+            return Err(damaged(
+                self.name,
+                self.offset + bytes.len() as u64,
+                field,
+                format!("the file ends after {} bytes of it", bytes.len()),
+                format!("{length} bytes"),
+            ));
+        }
+        self.offset += length;
+        Ok(bytes)
+    }
+
+    fn one<T: Wire>(&mut self, field: &'static str) -> Result<T, TraceError> {
+        let bytes = self.bytes(T::SIZE as u64, field)?;
+        T::get(&bytes).ok_or_else(|| damaged(self.name, self.offset, field, "short".into(), "whole".into()))
+    }
+
+    fn many<T: Wire>(&mut self, count: u32, field: &'static str) -> Result<Vec<T>, TraceError> {
+        let bytes = self.bytes(u64::from(count) * T::SIZE as u64, field)?;
+        Ok(bytes.chunks_exact(T::SIZE).filter_map(T::get).collect())
+    }
+
+    fn meta(&mut self, length: u64) -> Result<BTreeMap<String, String>, TraceError> {
+        let bytes = self.bytes(length.next_multiple_of(8), "meta")?;
+        let text = String::from_utf8_lossy(&bytes[..length as usize]).into_owned();
+        let pair = |line: &str| line.split_once(": ").map(|(k, v)| (k.to_owned(), v.to_owned()));
+        Ok(text.lines().filter_map(pair).collect())
+    }
+
+    /// Ring headers; those that are none are left out, with what would be their records unreadable after them.
+    fn rings(&mut self, count: u32, problems: &mut Problems) -> Result<Vec<b::kbt_trace_ring>, TraceError> {
+        let mut bytes = Vec::new();
+        let wanted = u64::from(count) * b::kbt_trace_ring::SIZE as u64;
+        (&mut self.input).take(wanted).read_to_end(&mut bytes).map_err(TraceError::io(self.name))?;
+        let rings: Vec<_> =
+            bytes.chunks_exact(b::kbt_trace_ring::SIZE).filter_map(b::kbt_trace_ring::get).collect();
+        if let Some(bad) = rings.iter().position(|r: &b::kbt_trace_ring| r.opened != b::KBT_TRACE_RING_OPEN) {
+            return Err(damaged(
+                self.name,
+                self.offset + (bad * b::kbt_trace_ring::SIZE) as u64,
+                "ring header",
+                format!("{:#x}", rings[bad].opened),
+                format!("{:#x}", b::KBT_TRACE_RING_OPEN),
+            ));
+        }
+        self.offset += bytes.len() as u64;
+        if rings.len() < count as usize {
+            let offset = self.offset;
+            problems.add(ProblemKind::Truncated, None, 1, || {
+                format!("at offset {offset}, inside the ring headers")
+            });
+        }
+        Ok(rings)
+    }
+}
+
+fn check_header(name: &str, header: &b::kbt_trace_file_header) -> Result<(), TraceError> {
+    let magic = &b::KBT_TRACE_FILE_MAGIC[..8];
+    if header.magic != *magic {
+        let found = String::from_utf8_lossy(&header.magic).into_owned();
+        return Err(damaged(name, 0, "magic", found, "KBTTRACE".into()));
+    }
+    let offset = |field: usize| field as u64;
+    use std::mem::offset_of;
+    type H = b::kbt_trace_file_header;
+    let size = b::kbt_trace_file_header::SIZE as u32;
+    for (field, at, found, accepted) in [
+        ("version", offset_of!(H, version), header.version, b::KBT_TRACE_FILE_VERSION),
+        ("header_bytes", offset_of!(H, header_bytes), header.header_bytes, size),
+    ] {
+        if found != accepted {
+            return Err(damaged(name, offset(at), field, found.to_string(), accepted.to_string()));
+        }
+    }
+    if !(b::KBT_TRACE_COARSE..=b::KBT_TRACE_DETAIL).contains(&header.level) {
+        let accepted = "2 (coarse) or 3 (detail)".to_owned();
+        return Err(damaged(name, offset(offset_of!(H, level)), "level", header.level.to_string(), accepted));
+    }
+    for (field, at, found) in [
+        ("roles", offset_of!(H, roles), header.roles),
+        ("events", offset_of!(H, events), header.events),
+        ("barriers", offset_of!(H, barriers), header.barriers),
+        ("edges", offset_of!(H, edges), header.edges),
+    ] {
+        if found > MAX_TABLE {
+            return Err(damaged(name, offset(at), field, found.to_string(), format!("at most {MAX_TABLE}")));
+        }
+    }
+    if header.meta_bytes > MAX_META {
+        let at = offset(offset_of!(H, meta_bytes));
+        return Err(damaged(
+            name,
+            at,
+            "meta_bytes",
+            header.meta_bytes.to_string(),
+            format!("at most {MAX_META}"),
+        ));
+    }
+    Ok(())
+}
+
+fn damaged(name: &str, offset: u64, field: &'static str, found: String, accepted: String) -> TraceError {
+    TraceError::Damaged { name: name.to_owned(), offset, field, found, accepted }
+}
+
+fn text(name: &[u8]) -> String {
+    let end = name.iter().position(|&c| c == 0).unwrap_or(name.len());
+    String::from_utf8_lossy(&name[..end]).into_owned()
+}
+
+fn role(raw: &b::kbt_trace_role) -> Role {
+    let id = raw.step_id as u16;
+    let step = match raw.step_kind {
+        b::KBT_TRACE_STEP_WAIT => StepRule::Wait(id),
+        b::KBT_TRACE_STEP_EVENT => StepRule::Event(id),
+        _ => StepRule::Unstated,
+    };
+    let has = |bit: u32| raw.work & bit != 0;
+    let work = Work {
+        load: has(b::KBT_TRACE_WORK_LOAD),
+        tensor: has(b::KBT_TRACE_WORK_TENSOR),
+        math: has(b::KBT_TRACE_WORK_MATH),
+    };
+    Role { name: text(&raw.name), step, work }
+}
+
+fn event(raw: &b::kbt_trace_event) -> EventName {
+    let purpose = match raw.purpose {
+        b::KBT_TRACE_EVENT_CHUNK_WRITE => EventPurpose::ChunkWrite,
+        b::KBT_TRACE_EVENT_TILE => EventPurpose::Tile,
+        _ => EventPurpose::Plain,
+    };
+    EventName { name: text(&raw.name), purpose }
+}
+
+fn barrier(raw: &b::kbt_trace_barrier) -> Barrier {
+    let purpose = match raw.purpose {
+        b::KBT_TRACE_BARRIER_FIRST => BarrierPurpose::First,
+        b::KBT_TRACE_BARRIER_REST => BarrierPurpose::Rest,
+        b::KBT_TRACE_BARRIER_FREE => BarrierPurpose::Free,
+        _ => BarrierPurpose::Plain,
+    };
+    Barrier { name: text(&raw.name), purpose }
+}
+
+fn edge(raw: &b::kbt_trace_edge, header: &b::kbt_trace_file_header, name: &str) -> Result<Edge, TraceError> {
+    let role = |index: u32| (index < header.roles).then_some(index as usize);
+    let arriving = if raw.arriving == b::KBT_TRACE_ROLE_HARDWARE {
+        Some(Releaser::Hardware { issuer: role(raw.issuer) })
+    } else {
+        role(raw.arriving).map(Releaser::Role)
+    };
+    match (arriving, role(raw.waiting)) {
+        (Some(arriving), Some(waiting)) if raw.barrier < header.barriers => {
+            Ok(Edge { barrier: raw.barrier as u16, arriving, waiting })
+        }
+        _ => {
+            let (roles, barriers) = (header.roles, header.barriers);
+            let found = format!("barrier {}, from {}, to {}", raw.barrier, raw.arriving, raw.waiting);
+            let accepted = format!("one of {barriers} barriers and {roles} roles");
+            Err(damaged(name, 0, "edge", found, accepted))
+        }
+    }
+}

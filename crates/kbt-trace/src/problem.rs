@@ -1,0 +1,137 @@
+//! What is odd about a trace: found while reading or analysing, counted, and said once per role.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $variant:ident, $says:literal;)*) => {
+        /// A class of oddity.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        #[non_exhaustive]
+        pub enum ProblemKind { $($(#[$doc])* $variant,)* }
+
+        impl ProblemKind {
+            /// What it means for the reader of the trace.
+            #[must_use]
+            pub const fn says(self) -> &'static str { match self { $(Self::$variant => $says,)* } }
+        }
+    };
+}
+
+kinds! {
+    /// The file ends before what it announces.
+    Truncated, "the file ends early; what came before the cut was read";
+    /// Records overwritten by newer ones.
+    Dropped, "records were overwritten (newest kept): the prologue and some steps are missing";
+    /// A ring without close().
+    NotClosed, "the role ended without close(): how many records were overwritten is not known";
+    /// A buffer that stopped when full.
+    StoppedFull, "the buffer filled and recording stopped (oldest kept): the steady state may be missing";
+    /// An end without its begin.
+    OrphanEnd, "an end without its begin; ignored";
+    /// A begin without its end.
+    OrphanBegin, "a begin without its end; ignored";
+    /// Spans that cross.
+    Overlap, "spans of one role that cross instead of nesting; each was measured alone";
+    /// A clock that runs backwards.
+    ClockBackwards, "a record earlier than the one before it by less than half the clock's range; ignored";
+    /// The 32-bit clock wrapped.
+    ClockWrapped, "the 32-bit clock wrapped; unwrapped on the assumption that no two neighbours are 2^31 ticks apart";
+    /// A record that says nothing known.
+    UnknownRecord, "a record of unknown kind or with an id beyond the tables; ignored";
+    /// An empty slot between written ones.
+    Hole, "an unwritten slot between written ones; the records after it were read";
+    /// Block numbers that a decoder by tag would confuse.
+    Aliased, "the tag's block number is not what a decoder by tag takes it for; lanes were told apart by their slot instead";
+    /// FlashInfer's lost instants.
+    OverwrittenInstants, "this recorder does not advance after an instant: all but a lane's last record were overwritten and cannot be counted";
+    /// Too few steps to know the steady state.
+    PrologueOnly, "too few steps to tell the steady state from prologue and tail; the numbers hold both";
+    /// No step could be found.
+    NoSteps, "no step starts were found; period and busy time are refused";
+    /// No waits were recorded.
+    NoWaits, "no waits were recorded; busy time, slack and the critical role are refused";
+    /// Durations near the clock's step.
+    BelowQuantum, "shorter than two steps of the clock; the number is refused";
+    /// Spans of zero length.
+    ZeroLength, "spans of zero length: shorter than the clock's step";
+    /// Events of a foreign file that have no place here.
+    Ignored, "records of a kind that carries no span (counters, flows, metadata) were skipped";
+    /// The step rule was guessed.
+    StepGuessed, "the recorder names no step; the role's most frequent wait or event was taken";
+    /// The unit was deduced.
+    UnitDetected, "the unit of the time stamps was deduced from their values";
+    /// Release times need arrivals.
+    NoArrivals, "arrivals were not recorded: releases are known by the barrier's edges alone, not by time";
+}
+
+/// One class of oddity of one role, or of the trace as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// Its class.
+    pub kind: ProblemKind,
+    /// The role, where it belongs to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// How often it was seen.
+    pub count: u64,
+    /// What it means, and where it was first seen.
+    pub says: String,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(role) = &self.role {
+            write!(f, "{role}: ")?;
+        }
+        write!(f, "{} x {}", self.count, self.says)
+    }
+}
+
+/// Problems, gathered by class and role.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Problems {
+    found: BTreeMap<(ProblemKind, Option<String>), (u64, String)>,
+}
+
+impl Problems {
+    /// Counts `count` more of a class; the first place named is kept.
+    pub fn add(&mut self, kind: ProblemKind, role: Option<&str>, count: u64, place: impl FnOnce() -> String) {
+        if count == 0 {
+            return;
+        }
+        let entry = self.found.entry((kind, role.map(str::to_owned)));
+        entry.or_insert_with(|| (0, place())).0 += count;
+    }
+
+    /// Adds those of another collection.
+    pub fn merge(&mut self, other: &Self) {
+        for ((kind, role), (count, place)) in &other.found {
+            self.add(*kind, role.as_deref(), *count, || place.clone());
+        }
+    }
+
+    /// How often a class was seen, over all roles.
+    #[must_use]
+    pub fn count(&self, kind: ProblemKind) -> u64 {
+        self.found.iter().filter(|((k, _), _)| *k == kind).map(|(_, (n, _))| n).sum()
+    }
+
+    /// Whether a class was seen for `role`.
+    #[must_use]
+    pub fn has(&self, kind: ProblemKind, role: &str) -> bool {
+        self.found.contains_key(&(kind, Some(role.to_owned())))
+    }
+
+    /// All of them, in a fixed order.
+    #[must_use]
+    pub fn list(&self) -> Vec<Problem> {
+        let problem = |((kind, role), (count, place)): (&(ProblemKind, Option<String>), &(u64, String))| {
+            let says =
+                if place.is_empty() { kind.says().to_owned() } else { format!("{} ({place})", kind.says()) };
+            Problem { kind: *kind, role: role.clone(), count: *count, says }
+        };
+        self.found.iter().map(problem).collect()
+    }
+}

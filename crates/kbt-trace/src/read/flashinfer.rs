@@ -1,0 +1,80 @@
+//! FlashInfer's profiler buffer (flashinfer-ai/flashinfer, `include/flashinfer/profiler.cuh`).
+//!
+//! The layout of [`super::slots`]; stamps are the low half of `%globaltimer` and wrap every 4.29 s. Its writer does
+//! not advance after an instant, so all but the last are lost, and does not check the buffer's end. Event names
+//! live in each kernel's Python decoder, not in the buffer.
+
+use super::ReadOptions;
+use super::slots::{self, LaneRead, Shape};
+use crate::{
+    Clock, CtaTrace, EventName, EventPurpose, Input, Kind, MemoryTrace, ProblemKind, Problems, Role,
+    StepRule, TraceError, TraceInfo,
+};
+use std::collections::BTreeMap;
+
+pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<MemoryTrace, TraceError> {
+    let shape = Shape::of(bytes)
+        .ok_or_else(|| TraceError::Unknown { name: name.to_owned(), why: Shape::refusal(bytes) })?;
+    let mut problems = Problems::default();
+    problems.add(ProblemKind::Truncated, None, u64::from(!bytes.len().is_multiple_of(8)), || {
+        format!("{} bytes are no whole number of records", bytes.len())
+    });
+    let mut ctas = Vec::new();
+    let (mut quantum, mut last_event) = (0_u64, 0);
+    for block in 0..shape.blocks {
+        let found: Vec<_> = (0..shape.groups).map(|g| slots::lane_slots(bytes, shape, block, g)).collect();
+        let base = found.iter().find_map(slots::LaneSlots::first_stamp);
+        let mut cta = CtaTrace { cta: block, ..CtaTrace::default() };
+        for (group, found) in (0..shape.groups).zip(&found) {
+            if found.slots.is_empty() {
+                continue;
+            }
+            let role = format!("group {group}");
+            last_event = found.slots.iter().map(|s| s.event()).max().unwrap_or(0).max(last_event);
+            let instants = found.slots.iter().filter(|s| s.kind() == Some(Kind::Instant)).count() as u64;
+            let LaneRead { mut lane, smid, block_matches } =
+                slots::decode(found, base, group as usize, block, &role, &mut problems, |event, kind| {
+                    Some((kind, event))
+                });
+            lane.dropped = (!found.full).then_some(0);
+            lane.stopped_full = found.full;
+            let place = || format!("first in block {block}");
+            problems.add(ProblemKind::OverwrittenInstants, Some(&role), instants, place);
+            problems.add(ProblemKind::StoppedFull, Some(&role), u64::from(found.full), place);
+            let aliased = shape.groups > 1 && block_matches && block > 0;
+            problems.add(ProblemKind::Aliased, Some(&role), u64::from(aliased), || {
+                format!("block {block} would be read as block {}", block / shape.groups)
+            });
+            let first = lane.events.first().map_or(0, |e| e.at);
+            quantum = lane.events.iter().fold(quantum, |q, e| gcd(q, e.at - first));
+            cta.smid = cta.smid.or(smid);
+            cta.lanes.push(lane);
+        }
+        if !cta.lanes.is_empty() {
+            ctas.push(cta);
+        }
+    }
+    if ctas.is_empty() {
+        let why = format!("all slots of {} blocks x {} groups are zero", shape.blocks, shape.groups);
+        return Err(TraceError::Empty { name: name.to_owned(), why });
+    }
+    let info = TraceInfo {
+        format: Input::Flashinfer,
+        level: None,
+        clock: Clock::Nanoseconds { quantum_ns: quantum.max(1), sm_mhz: options.clock_mhz },
+        roles: (0..shape.groups).map(|g| Role::new(format!("group {g}"), StepRule::Unstated)).collect(),
+        events: (0..=last_event).map(|e| EventName::new(format!("event {e}"), EventPurpose::Plain)).collect(),
+        barriers: Vec::new(),
+        edges: Vec::new(),
+        meta: BTreeMap::new(),
+    };
+    Ok(MemoryTrace::new(info, ctas, problems))
+}
+
+/// Greatest common divisor; with 0 the other number.
+pub(super) const fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}

@@ -1,0 +1,183 @@
+//! The JSON of NVIDIA's in-kernel event tracer (`run-iket --postprocess json`), in both of its shapes.
+//!
+//! Documented: `launches[].ranges[].{rangeName, startTs, endTs, warpLocs[]}`, `markers[].{markerName, timestamp,
+//! location}`. As shipped: names and places are indices into `stringTable` and `locationTable`
+//! (`rangeNameIdx`, `warpLocIdxs`, `markerNameIdx`, `locIdx`). Stamps are nanoseconds in steps of 32. A lane is a
+//! warp of a CTA of one launch; the format knows no roles.
+
+use super::named::{Means, Names, Spans};
+use super::{ReadOptions, flashinfer::gcd};
+use crate::{
+    Clock, CtaTrace, Input, MemoryTrace, ProblemKind, Problems, Role, StepRule, TraceError, TraceInfo,
+};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// The timer's documented step.
+const QUANTUM_NS: u64 = 32;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct File {
+    #[serde(default)]
+    string_table: Vec<String>,
+    #[serde(default)]
+    location_table: Vec<Location>,
+    launches: Vec<Launch>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Launch {
+    grid_dim_x: Option<u64>,
+    grid_dim_y: Option<u64>,
+    ranges: Vec<Range>,
+    markers: Vec<Marker>,
+}
+
+#[derive(Deserialize, Clone)]
+#[serde(rename_all = "camelCase")]
+struct Location {
+    #[serde(default)]
+    sm_id: Option<i64>,
+    cta_id: Vec<u64>,
+    warp_id: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Range {
+    range_name: Option<String>,
+    range_name_idx: Option<usize>,
+    start_ts: u64,
+    end_ts: u64,
+    #[serde(default)]
+    warp_locs: Vec<Location>,
+    #[serde(default)]
+    warp_loc_idxs: Vec<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Marker {
+    marker_name: Option<String>,
+    marker_name_idx: Option<usize>,
+    timestamp: u64,
+    location: Option<Location>,
+    loc_idx: Option<usize>,
+}
+
+/// Whether the JSON is this format's: it alone has `launches` with ranges at the top.
+pub(super) fn is_iket(bytes: &[u8]) -> bool {
+    let head = &bytes[..bytes.len().min(1 << 16)];
+    let has = |word: &[u8]| head.windows(word.len()).any(|w| w == word);
+    has(b"\"launches\"") || (has(b"\"stringTable\"") && has(b"\"locationTable\""))
+}
+
+pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<MemoryTrace, TraceError> {
+    let file: File = serde_json::from_slice(bytes).map_err(TraceError::json(name))?;
+    let mut problems = Problems::default();
+    let mut names = Names::default();
+    let mut lanes = Lanes::new();
+    let mut quantum = 0;
+    for (index, launch) in file.launches.iter().enumerate() {
+        let grid = (launch.grid_dim_x.unwrap_or(1 << 16), launch.grid_dim_y.unwrap_or(1 << 16));
+        for range in &launch.ranges {
+            let text =
+                range.range_name.as_ref().or(range.range_name_idx.and_then(|i| file.string_table.get(i)));
+            let shipped = range.warp_loc_idxs.first().and_then(|&i| file.location_table.get(i));
+            let location = range.warp_locs.first().or(shipped);
+            let means = text.and_then(|text| names.span(text));
+            let (Some(location), Some(means)) = (location, means) else {
+                problems.add(ProblemKind::UnknownRecord, None, 1, || format!("a range of launch {index}"));
+                continue;
+            };
+            if range.end_ts < range.start_ts {
+                problems.add(ProblemKind::ClockBackwards, None, 1, || format!("a range of launch {index}"));
+                continue;
+            }
+            let ends = range.warp_loc_idxs.get(..2).is_some_and(|ends| ends[0] != ends[1]);
+            problems.add(ProblemKind::Overlap, None, u64::from(ends), || {
+                "a range that ends on another warp".into()
+            });
+            quantum = gcd(gcd(quantum, range.start_ts), range.end_ts);
+            if let Some(spans) = lane(&mut lanes, index, grid, location) {
+                spans.span(range.start_ts, range.end_ts, means);
+            }
+        }
+        for marker in &launch.markers {
+            let text =
+                marker.marker_name.as_ref().or(marker.marker_name_idx.and_then(|i| file.string_table.get(i)));
+            let shipped = marker.loc_idx.and_then(|i| file.location_table.get(i));
+            let location = marker.location.as_ref().or(shipped);
+            match (location, text.and_then(|text| names.span(text))) {
+                (Some(location), Some(Means::Event(id))) => {
+                    if let Some(spans) = lane(&mut lanes, index, grid, location) {
+                        spans.instant(marker.timestamp, id);
+                    }
+                }
+                _ => problems
+                    .add(ProblemKind::UnknownRecord, None, 1, || format!("a marker of launch {index}")),
+            }
+        }
+    }
+    let launches = file.launches.len();
+    problems.add(ProblemKind::Ignored, None, names.too_many, || "more than 65536 names".into());
+    let (roles, ctas) = into_ctas(lanes);
+    if ctas.is_empty() {
+        let why =
+            format!("{launches} launches without ranges; a kernel compiled before the run records nothing");
+        return Err(TraceError::Empty { name: name.to_owned(), why });
+    }
+    let (events, barriers) = names.tables();
+    let info = TraceInfo {
+        format: Input::Iket,
+        level: None,
+        // Stamps relative to some origin may share more factors than the timer's step.
+        clock: Clock::Nanoseconds {
+            quantum_ns: if quantum % QUANTUM_NS == 0 { QUANTUM_NS } else { 1 },
+            sm_mhz: options.clock_mhz,
+        },
+        roles,
+        events,
+        barriers,
+        edges: Vec::new(),
+        meta: BTreeMap::new(),
+    };
+    Ok(MemoryTrace::new(info, ctas, problems))
+}
+
+/// A CTA's SM, and each warp's spans.
+type Warps = (Option<u32>, BTreeMap<u64, Spans>);
+/// By launch and linear CTA.
+type Lanes = BTreeMap<(usize, u64), Warps>;
+
+fn lane<'a>(
+    lanes: &'a mut Lanes,
+    launch: usize,
+    grid: (u64, u64),
+    location: &Location,
+) -> Option<&'a mut Spans> {
+    let [x, y, z] = location.cta_id[..] else { return None };
+    let linear = grid.1.checked_mul(z)?.checked_add(y)?.checked_mul(grid.0)?.checked_add(x)?;
+    let cta = lanes.entry((launch, linear)).or_default();
+    cta.0 = cta.0.or(location.sm_id.and_then(|sm| u32::try_from(sm).ok()));
+    Some(cta.1.entry(location.warp_id).or_default())
+}
+
+fn into_ctas(lanes: Lanes) -> (Vec<Role>, Vec<CtaTrace>) {
+    let mut warps: Vec<u64> = lanes.values().flat_map(|(_, warps)| warps.keys().copied()).collect();
+    warps.sort_unstable();
+    warps.dedup();
+    let roles = warps.iter().map(|w| Role::new(format!("warp {w}"), StepRule::Unstated)).collect();
+    let cta = |((_, linear), (smid, lanes)): ((usize, u64), Warps)| CtaTrace {
+        cta: linear as u32,
+        smid,
+        anchor: None,
+        lanes: lanes
+            .into_iter()
+            .filter_map(|(warp, spans)| Some(spans.into_lane(warps.binary_search(&warp).ok()?)))
+            .collect(),
+    };
+    (roles, lanes.into_iter().map(cta).collect())
+}

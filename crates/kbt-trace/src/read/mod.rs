@@ -1,0 +1,160 @@
+//! Opens a trace of any known format. Each format's own rules live in its file; kbt's own is [`crate::kbt`].
+
+mod chrome;
+mod fa4;
+mod flashinfer;
+mod iket;
+mod named;
+mod proton;
+mod slots;
+
+use crate::kbt::KbtSource;
+use crate::{MemoryTrace, Source, TraceError};
+use serde::{Deserialize, Serialize};
+use std::io::Read;
+
+/// The formats that can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Input {
+    /// By content.
+    #[default]
+    Auto,
+    /// `.kbttrace`.
+    Kbt,
+    /// The int32 buffer of flash-attention-fp4's profiler, raw little-endian.
+    Fa4Fp4,
+    /// FlashInfer's profiler buffer, raw little-endian.
+    Flashinfer,
+    /// The JSON of NVIDIA's in-kernel event tracer, documented or shipped shape.
+    Iket,
+    /// The circular buffer of Triton Proton's instrumentation backend.
+    Proton,
+    /// Chrome trace events.
+    Chrome,
+}
+
+impl Input {
+    /// Every format, in the order of the option's help.
+    pub const ALL: [Self; 7] =
+        [Self::Auto, Self::Kbt, Self::Fa4Fp4, Self::Flashinfer, Self::Iket, Self::Proton, Self::Chrome];
+
+    /// The names, for messages.
+    pub(crate) const NAMES: &'static str = "kbt, fa4-fp4, flashinfer, iket, proton, chrome";
+
+    /// The word used in options and files.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Kbt => "kbt",
+            Self::Fa4Fp4 => "fa4-fp4",
+            Self::Flashinfer => "flashinfer",
+            Self::Iket => "iket",
+            Self::Proton => "proton",
+            Self::Chrome => "chrome",
+        }
+    }
+}
+
+/// What a Chrome file's time stamps are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Unit {
+    /// Microseconds, as the format says.
+    Microseconds,
+    /// Nanoseconds in the microsecond field.
+    Nanoseconds,
+    /// SM cycles in the microsecond field.
+    Cycles,
+}
+
+/// Key under a Chrome file's `otherData`: SM cycles in one unit of its time stamps, written by kbt.
+pub(crate) const CHROME_CYCLES: &str = "kbt_cycles_per_ts";
+/// Key under a Chrome file's `otherData`: the SM clock in MHz, written by kbt.
+pub(crate) const CHROME_MHZ: &str = "kbt_sm_clock_mhz";
+
+/// How to read a trace whose file does not say everything.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ReadOptions {
+    /// The format.
+    pub input: Input,
+    /// SM clock in MHz; it overrides the file's.
+    pub clock_mhz: Option<f64>,
+    /// The unit of a Chrome file's time stamps.
+    pub unit: Option<Unit>,
+}
+
+/// Opens a trace. `name` stands for the file in messages.
+///
+/// kbt's own format is read as a stream; the others are read whole.
+///
+/// # Errors
+/// If the format is not known, the bytes are damaged beyond use, or the unit of the time stamps is ambiguous.
+pub fn open(
+    mut input: Box<dyn Read + Send>,
+    name: &str,
+    options: &ReadOptions,
+) -> Result<Box<dyn Source>, TraceError> {
+    if let Some(mhz) = options.clock_mhz.filter(|mhz| !(mhz.is_finite() && *mhz > 0.0)) {
+        return Err(TraceError::Argument {
+            what: "--clock-mhz",
+            found: mhz.to_string(),
+            accepted: "a positive number of MHz".into(),
+        });
+    }
+    let mut head = Vec::new();
+    (&mut input).take(8).read_to_end(&mut head).map_err(TraceError::io(name))?;
+    let kbt = head == crate::bindings::KBT_TRACE_FILE_MAGIC[..8];
+    if options.input == Input::Kbt || (options.input == Input::Auto && kbt) {
+        let mut source = KbtSource::open(std::io::Cursor::new(head).chain(input), name)?;
+        source.set_clock(options.clock_mhz);
+        return Ok(Box::new(source));
+    }
+    let mut bytes = head;
+    input.read_to_end(&mut bytes).map_err(TraceError::io(name))?;
+    let trace = match options.input {
+        Input::Auto => detect(&bytes, name, options)?,
+        format => read(format, &bytes, name, options)?,
+    };
+    Ok(Box::new(trace))
+}
+
+fn read(format: Input, bytes: &[u8], name: &str, options: &ReadOptions) -> Result<MemoryTrace, TraceError> {
+    match format {
+        Input::Fa4Fp4 => fa4::read(bytes, name, options),
+        Input::Flashinfer => flashinfer::read(bytes, name, options),
+        Input::Iket => iket::read(bytes, name, options),
+        Input::Proton => proton::read(bytes, name, options),
+        Input::Chrome => chrome::read(bytes, name, options),
+        Input::Auto | Input::Kbt => {
+            Err(TraceError::Unknown { name: name.to_owned(), why: "kbt's magic is missing".into() })
+        }
+    }
+}
+
+/// Tries the formats that the first bytes allow.
+fn detect(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<MemoryTrace, TraceError> {
+    let first = bytes.iter().copied().find(|c| !c.is_ascii_whitespace());
+    if matches!(first, Some(b'{' | b'[')) {
+        let format = if iket::is_iket(bytes) { Input::Iket } else { Input::Chrome };
+        return read(format, bytes, name, options);
+    }
+    if proton::is_proton(bytes) {
+        return read(Input::Proton, bytes, name, options);
+    }
+    let unknown = |why: String| TraceError::Unknown { name: name.to_owned(), why };
+    let Some(shape) = slots::Shape::of(bytes) else {
+        return Err(unknown(slots::Shape::refusal(bytes)));
+    };
+    // The two buffers differ in their clock alone: a cycle counter, or a timer that steps by 32 ns.
+    match (slots::looks_quantised(bytes, &shape), fa4::names_its_groups(&shape)) {
+        (Some(true), _) => read(Input::Flashinfer, bytes, name, options),
+        (Some(false), true) => read(Input::Fa4Fp4, bytes, name, options),
+        (Some(false), false) => Err(unknown(format!(
+            "a profiler buffer of {} blocks and {} groups by its shape; flash-attention-fp4 has 4 groups, and \
+             FlashInfer's stamps are multiples of 32",
+            shape.blocks, shape.groups
+        ))),
+        (None, _) => Err(unknown("a profiler buffer with no record in it".into())),
+    }
+}

@@ -1,0 +1,222 @@
+//! The numbers of hand-made traces, by the definitions of `kbt_trace::analyse`.
+#![allow(clippy::float_cmp, clippy::unwrap_used, reason = "a test: its inputs are whole cycles")]
+
+mod common;
+
+use common::*;
+use kbt_evidence::{FixClass, Standing, audit::uncovered_numbers};
+use kbt_trace::bindings as b;
+use kbt_trace::outcome::{Absolute, Critical, TraceOutcome};
+use kbt_trace::{AnalyseOptions, Level, ProblemKind, ReadOptions};
+
+fn toy(level: Level, more: AnalyseOptions) -> TraceOutcome {
+    let rings: Vec<_> =
+        (0..3).flat_map(|cta| pipeline(cta, 30, 7_000_000_000 * u64::from(cta + 1))).collect();
+    let more = AnalyseOptions { timeline_steps: 2, ..more };
+    analysed(&file(&info(level), 1024, &rings), &ReadOptions::default(), more).unwrap()
+}
+
+#[test]
+fn period_busy_and_waits_are_those_the_trace_was_made_with() {
+    let outcome = toy(Level::Coarse, AnalyseOptions::default());
+    let softmax = outcome.role("Softmax").unwrap();
+    assert_eq!(softmax.steps, 90);
+    assert_eq!(softmax.steady_steps, 3 * (29 - 4));
+    let period = softmax.period_cycles.unwrap();
+    assert_eq!((period.median, period.p10, period.p90), (1000.0, 1000.0, 1000.0));
+    assert_eq!(softmax.busy_cycles, Some(980.0));
+    assert_eq!(softmax.waits.len(), 1);
+    assert_eq!((softmax.waits[0].on.as_str(), softmax.waits[0].cycles), ("P_empty", Some(20.0)));
+    let pv = outcome.role("PV").unwrap();
+    assert_eq!(pv.busy_cycles, Some(600.0));
+    assert_eq!(pv.waits[0].cycles, Some(400.0));
+    assert_eq!(pv.waits[0].released_by, ["Softmax"]);
+    assert_eq!(pv.waits[0].round_trip_cycles.unwrap().median, 60.0);
+    assert_eq!(pv.waits[0].ready_percent, Some(0.0));
+    assert_eq!(pv.events[0].busy_cycles, Some(600.0));
+    // A wait costs 20 with nothing to wait for, so P·V is blocked 380 of its 1000.
+    assert_eq!(outcome.wait_floor_cycles, Some(20.0));
+    assert_eq!((softmax.slack_cycles, pv.slack_cycles), (Some(0.0), Some(380.0)));
+    assert_eq!(outcome.critical, Critical::Roles { roles: vec!["Softmax".into()] });
+    // 500 before the first step, and the two steps that are no steady state.
+    assert_eq!(softmax.prologue_cycles, Some(2500.0));
+    assert_eq!(softmax.tail_cycles, Some(2000.0 + 1000.0 + 2.0 * 1000.0));
+    assert_eq!(outcome.trace.ctas, 3);
+    assert_eq!(outcome.trace.sms, 3);
+}
+
+#[test]
+fn the_handoff_block_holds_what_the_split_model_takes() {
+    let handoff = toy(Level::Coarse, AnalyseOptions::default()).handoff.unwrap();
+    assert_eq!((handoff.producers, handoff.consumers), (vec!["Softmax".to_owned()], vec!["PV".to_owned()]));
+    assert_eq!(handoff.chunk_cycles, Some(100.0));
+    assert_eq!(handoff.chunks_per_step, Some(2.0));
+    assert_eq!(handoff.producer_other_cycles, Some(780.0));
+    assert_eq!(handoff.tile_cycles, Some(600.0));
+    assert_eq!(handoff.tiles_per_handoff, Some(1.0));
+    assert_eq!(handoff.consumer_other_cycles, Some(0.0));
+    assert_eq!(handoff.wait_first_cycles, Some(400.0));
+    assert_eq!(handoff.wait_rest_cycles, None);
+    assert_eq!(handoff.wait_free_cycles, Some(20.0));
+    assert_eq!(handoff.round_trip_cycles, Some(60.0));
+}
+
+fn standings(outcome: &TraceOutcome) -> Vec<(FixClass, Standing)> {
+    outcome.verdicts().iter().map(|v| (v.class, v.standing)).collect()
+}
+
+#[test]
+fn verdicts_need_a_coarse_trace_whose_cost_is_known_and_small() {
+    let with = |level, percent: Option<f64>| {
+        toy(level, AnalyseOptions { observer: percent.map(observed), ..AnalyseOptions::default() })
+    };
+    let all_refused =
+        |outcome: &TraceOutcome| outcome.verdicts().iter().all(|v| v.standing == Standing::Refused);
+    let unknown = with(Level::Coarse, None);
+    assert!(matches!(unknown.absolute, Absolute::Unknown { .. }) && all_refused(&unknown));
+    let costly = with(Level::Coarse, Some(7.0));
+    assert!(matches!(costly.absolute, Absolute::Refused { .. }) && all_refused(&costly));
+    let detail = with(Level::Detail, Some(1.0));
+    assert!(matches!(detail.absolute, Absolute::Refused { .. }) && all_refused(&detail));
+    let good = with(Level::Coarse, Some(1.0));
+    assert!(good.absolute.is_accepted());
+    let expected = [
+        (FixClass::MemoryTraffic, Standing::Refused),
+        (FixClass::TensorThroughput, Standing::RuledOut),
+        (FixClass::RoleBalance, Standing::Open),
+        (FixClass::HandoffSplit, Standing::RuledOut),
+    ];
+    assert_eq!(standings(&good), expected);
+    let split = good.verdicts().into_iter().find(|v| v.class == FixClass::HandoffSplit).unwrap();
+    assert!(split.is_measured(), "rests on the recorded trace and the measured cost");
+    assert_eq!(split.evidence[0].figures[0].value, 0.0);
+}
+
+#[test]
+fn roles_that_all_wait_form_a_circle() {
+    // Each role waits half of each step for the other.
+    let (mut softmax, mut pv) = (Vec::new(), Vec::new());
+    for step in 0..20 {
+        let at = step * 1000;
+        softmax.extend([
+            (b::KBT_TRACE_WAIT_BEGIN, P_EMPTY, at),
+            (b::KBT_TRACE_WAIT_END, P_EMPTY, at + 500),
+            (b::KBT_TRACE_ARRIVE, P_FULL, at + 990),
+            // A wait that costs nothing but itself, so that the floor is 10.
+            (b::KBT_TRACE_WAIT_BEGIN, K_FULL, at + 990),
+            (b::KBT_TRACE_WAIT_END, K_FULL, at + 1000),
+        ]);
+        pv.extend([
+            (b::KBT_TRACE_WAIT_BEGIN, P_FULL, at + 500),
+            (b::KBT_TRACE_WAIT_END, P_FULL, at + 1000),
+            (b::KBT_TRACE_ARRIVE, P_EMPTY, at + 1490),
+        ]);
+    }
+    let rings = [ring(0, SOFTMAX, 0, &softmax, 30_000), ring(0, PV, 0, &pv, 30_000)];
+    let outcome = outcome(&file(&info(Level::Coarse), 1024, &rings));
+    let Critical::Cycle { roles, barriers } = &outcome.critical else { panic!("{:?}", outcome.critical) };
+    assert_eq!(roles, &["Softmax", "PV"]);
+    assert_eq!(barriers, &["P_empty", "P_full"]);
+    let observer = Some(observed(1.0));
+    let options = AnalyseOptions { observer, ..AnalyseOptions::default() };
+    let outcome =
+        analysed(&file(&info(Level::Coarse), 1024, &rings), &ReadOptions::default(), options).unwrap();
+    let expected = [
+        (FixClass::MemoryTraffic, Standing::RuledOut),
+        (FixClass::TensorThroughput, Standing::Open),
+        (FixClass::RoleBalance, Standing::Open),
+        (FixClass::HandoffSplit, Standing::Open),
+    ];
+    assert_eq!(standings(&outcome), expected);
+}
+
+#[test]
+fn few_steps_are_said_to_hold_the_prologue_and_give_no_verdict() {
+    let bytes = file(&info(Level::Coarse), 64, &pipeline(0, 5, 0));
+    let options = AnalyseOptions { observer: Some(observed(1.0)), ..AnalyseOptions::default() };
+    let outcome = analysed(&bytes, &ReadOptions::default(), options).unwrap();
+    assert_eq!(outcome.role("Softmax").unwrap().period_cycles.unwrap().median, 1000.0);
+    assert!(outcome.problems.iter().any(|p| p.kind == ProblemKind::PrologueOnly));
+    assert!(outcome.verdicts().iter().all(|v| v.standing == Standing::Refused));
+}
+
+#[test]
+fn a_trace_without_waits_gives_a_period_and_refuses_the_rest_by_name() {
+    let records: Vec<_> = (0..20)
+        .flat_map(|i| [(b::KBT_TRACE_BEGIN, TILE, i * 100), (b::KBT_TRACE_END, TILE, i * 100 + 50)])
+        .collect();
+    let outcome = outcome(&file(&info(Level::Coarse), 64, &[ring(0, 2, 0, &records, 5000)]));
+    let load = outcome.role("Load").unwrap();
+    assert_eq!(load.period_cycles.unwrap().median, 100.0);
+    assert_eq!((load.busy_cycles, load.slack_cycles), (None, None));
+    assert!(
+        outcome.problems.iter().any(|p| p.kind == ProblemKind::NoWaits && p.role.as_deref() == Some("Load"))
+    );
+    let Critical::Unknown { reason } = &outcome.critical else { panic!("{:?}", outcome.critical) };
+    assert!(reason.contains("wait-begin"), "{reason}");
+}
+
+#[test]
+fn the_clean_step_is_set_beside_the_traces() {
+    use kbt_evidence::{Figure, Provenance, Unit};
+    use kbt_trace::CleanRun;
+    let measured = || Provenance::measured("bench", "Test GPU", "2026-11-30");
+    let clean = CleanRun {
+        time: Figure::new("clean time", 15.0, Unit::Microseconds, measured()),
+        sm_clock: Figure::new("SM clock", 2000.0, Unit::Megahertz, measured()),
+        role: "Softmax".into(),
+        steps_per_sm: 30.0,
+    };
+    let outcome =
+        toy(Level::Coarse, AnalyseOptions { clean: Some(clean.clone()), ..AnalyseOptions::default() });
+    let step = outcome.clean.unwrap();
+    // 15 us at 2 GHz are 30000 cycles.
+    assert_eq!((step.implied_cycles, step.inflation_ratio), (1000.0, 1.0));
+    assert_eq!(step.provenance.kind, kbt_evidence::Known::Recorded, "the trace is the weakest input");
+    let wrong =
+        AnalyseOptions { clean: Some(CleanRun { role: "MMA".into(), ..clean }), ..AnalyseOptions::default() };
+    let bytes = file(&info(Level::Coarse), 1024, &pipeline(0, 30, 0));
+    let error = analysed(&bytes, &ReadOptions::default(), wrong).unwrap_err().to_string();
+    assert!(error.contains("Softmax, PV"), "{error}");
+}
+
+#[test]
+fn the_timeline_shows_whole_steps_with_their_releases() {
+    let timeline = toy(Level::Coarse, AnalyseOptions::default()).timeline.unwrap();
+    assert_eq!((timeline.role.as_str(), timeline.steps, timeline.length_cycles), ("Softmax", 2, 2000.0));
+    let spans: Vec<_> =
+        timeline.rows[0].spans.iter().map(|s| (s.label.as_str(), s.start_cycles, s.end_cycles)).collect();
+    let expected = [
+        ("P_empty", 0.0, 20.0),
+        ("chunk", 700.0, 800.0),
+        ("chunk", 850.0, 950.0),
+        ("P_empty", 1000.0, 1020.0),
+        ("chunk", 1700.0, 1800.0),
+        ("chunk", 1850.0, 1950.0),
+    ];
+    assert_eq!(spans, expected);
+    let arrow = &timeline.arrows[0];
+    assert_eq!((arrow.from.as_str(), arrow.from_cycles), ("Softmax", 960.0));
+    assert_eq!((arrow.to.as_str(), arrow.to_cycles), ("PV", 1020.0));
+}
+
+#[test]
+fn every_number_has_a_provenance_and_the_outcome_is_read_back_equal() {
+    let outcome =
+        toy(Level::Coarse, AnalyseOptions { observer: Some(observed(1.0)), ..AnalyseOptions::default() });
+    let value = serde_json::to_value(&outcome).unwrap();
+    assert_eq!(uncovered_numbers(&value), [""; 0]);
+    assert_eq!(serde_json::from_value::<TraceOutcome>(value.clone()).unwrap(), outcome);
+    assert_eq!(value["schema"], "kbt.trace/1");
+    assert_eq!(value["roles"][0]["period_cycles"]["median"], 1000.0);
+    assert_eq!(value["roles"][1]["waits"][0]["on"], "P_full");
+    assert_eq!(value["provenance"]["kind"], "recorded");
+}
+
+#[test]
+fn the_text_reads_well() {
+    let outcome =
+        toy(Level::Coarse, AnalyseOptions { observer: Some(observed(1.0)), ..AnalyseOptions::default() });
+    insta::assert_snapshot!(outcome.render_text());
+    insta::assert_snapshot!(outcome.headline(), @"step of 1000 clk: Softmax set the pace");
+}

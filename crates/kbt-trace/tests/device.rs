@@ -1,0 +1,134 @@
+//! `kbt/trace.cuh` compiled by nvcc: what each level leaves in the machine code. No GPU is needed.
+//!
+//! The compilers come from `KBT_CUDA`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test, which says aloud what it could not test"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A kernel with every call of the tracer, which is compiled with it, without it, or with calls that do nothing.
+const KERNEL: &str = r#"
+#include <stdint.h>
+#ifdef WITH
+#include <kbt/trace.cuh>
+#define T(call) trace.call
+#else
+struct kbt_trace_buffer { uint64_t base; uint32_t words[4]; };
+#define T(call)
+#endif
+extern "C" __global__ void kernel(float *out, int steps, const __grid_constant__ kbt_trace_buffer buf) {
+    __shared__ uint64_t barrier;
+    __shared__ float tile[256];
+#ifdef SHARED
+    __shared__ kbt_trace_record ring[64];
+    kbt::SharedTrace<LEVEL> trace;
+    trace.open_shared(buf, 1, threadIdx.x % 128 == 0, ring);
+#elif defined(WITH)
+    kbt::Trace<LEVEL> trace;
+    trace.open(buf, 1, threadIdx.x % 128 == 0);
+#endif
+    uint32_t address = (uint32_t)__cvta_generic_to_shared(&barrier);
+    float sum = 0;
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+        T(wait_begin(3));
+        asm volatile("{ .reg .pred p; WAIT: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1; @!p bra WAIT; }" ::"r"(address),
+                     "r"(step & 1) : "memory");
+        T(wait_end(3));
+        T(begin(6));
+        T(detail_begin(7));
+        for (int i = 0; i < 8; ++i) sum = fmaf(sum, exp2f(tile[(threadIdx.x + i) & 255]), 1.0f);
+        T(detail_end(7));
+        T(end(6, step));
+        T(instant(8));
+        T(detail_instant(9));
+        T(detail_arrive(4));
+        T(arrive(4, step));
+    }
+    out[threadIdx.x] = sum;
+    T(close());
+}
+"#;
+
+struct Nvcc {
+    cuda: PathBuf,
+    folder: tempfile::TempDir,
+}
+
+impl Nvcc {
+    /// `None`, said aloud, where no compiler was named.
+    fn find() -> Option<Self> {
+        let Some(cuda) = std::env::var_os("KBT_CUDA") else {
+            eprintln!("KBT_CUDA names no CUDA compilers: the device tracer is NOT tested");
+            return None;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("kernel.cu"), KERNEL).unwrap();
+        Some(Self { cuda: cuda.into(), folder })
+    }
+
+    /// The kernel's machine code.
+    fn text(&self, defines: &[&str]) -> Vec<u8> {
+        section(&self.compile("-cubin", defines), ".text.kernel")
+    }
+
+    fn compile(&self, to: &str, defines: &[&str]) -> Vec<u8> {
+        let output = self.folder.path().join("kernel.out");
+        let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/include");
+        let status = Command::new(self.cuda.join("bin/nvcc"))
+            .args(["-arch=sm_90a", to, "-Werror", "all-warnings", "-std=c++17", "-o"])
+            .arg(&output)
+            .args(defines)
+            .arg("-I")
+            .arg(include)
+            .arg(self.folder.path().join("kernel.cu"))
+            .status()
+            .unwrap();
+        assert!(status.success(), "nvcc on {defines:?}");
+        std::fs::read(output).unwrap()
+    }
+}
+
+/// A section of a 64-bit little-endian ELF file.
+fn section(elf: &[u8], name: &str) -> Vec<u8> {
+    let number = |at: usize, length: usize| {
+        elf[at..at + length].iter().rev().fold(0_usize, |sum, byte| sum << 8 | usize::from(*byte))
+    };
+    let (table, size, count, names) = (number(0x28, 8), number(0x3a, 2), number(0x3c, 2), number(0x3e, 2));
+    let header = |i: usize| table + i * size;
+    let strings = number(header(names) + 0x18, 8);
+    for i in 0..count {
+        let text = &elf[strings + number(header(i), 4)..];
+        if text.starts_with(name.as_bytes()) && text[name.len()] == 0 {
+            let (offset, length) = (number(header(i) + 0x18, 8), number(header(i) + 0x20, 8));
+            return elf[offset..offset + length].to_vec();
+        }
+    }
+    panic!("no section {name}");
+}
+
+#[test]
+fn level_off_is_the_machine_code_of_a_kernel_without_a_tracer() {
+    let Some(nvcc) = Nvcc::find() else { return };
+    assert_eq!(nvcc.text(&["-DWITH", "-DLEVEL=0"]), nvcc.text(&[]));
+}
+
+#[test]
+fn each_level_records_its_own_calls() {
+    let Some(nvcc) = Nvcc::find() else { return };
+    let count = |level: u32, more: &[&str], what: &str| {
+        let level = format!("-DLEVEL={level}");
+        let ptx = nvcc.compile("-ptx", &[&["-DWITH", &level], more].concat());
+        String::from_utf8(ptx).unwrap().matches(what).count()
+    };
+    // Six coarse calls and four of level detail; level barrier records nothing.
+    for (level, records) in [(0, 0), (1, 0), (2, 6), (3, 10)] {
+        assert_eq!(count(level, &[], "%clock;"), records, "level {level}");
+        assert_eq!(count(level, &[], "@p st.global.cs.v2.b32"), records, "level {level}");
+        assert_eq!(count(level, &["-DSHARED"], "@p st.shared.v2.b32"), records, "level {level}");
+    }
+}

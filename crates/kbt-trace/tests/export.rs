@@ -1,0 +1,200 @@
+//! What the writers write, counted back: Perfetto by a decoder of the wire format, Chrome by kbt's own reader.
+#![allow(clippy::float_cmp, clippy::unwrap_used, reason = "a test: its inputs are whole cycles")]
+
+mod common;
+
+use common::*;
+use kbt_trace::export::{ExportCounts, write_chrome, write_perfetto};
+use kbt_trace::{
+    AnalyseOptions, Clock, CtaTrace, Event, Input, Kind, Lane, Level, MemoryTrace, Problems, ReadOptions,
+    open,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+const STEPS: u64 = 20;
+
+fn trace() -> Vec<u8> {
+    let rings: Vec<_> = (0..2).flat_map(|cta| pipeline(cta, STEPS, 9_000_000_000)).collect();
+    file(&info(Level::Coarse), 1024, &rings)
+}
+
+fn source(bytes: Vec<u8>) -> Box<dyn kbt_trace::Source> {
+    open(Box::new(std::io::Cursor::new(bytes)), "a.trace", &ReadOptions::default()).unwrap()
+}
+
+/// A field of a message: its number, and its varint, fixed64 or bytes.
+#[derive(Debug, Clone)]
+enum Value {
+    Number(u64),
+    Bytes(Vec<u8>),
+}
+
+fn varint(bytes: &mut &[u8]) -> u64 {
+    let mut value = 0;
+    for shift in (0..).step_by(7) {
+        let (byte, rest) = bytes.split_first().unwrap();
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    value
+}
+
+fn decode(mut bytes: &[u8]) -> Vec<(u64, Value)> {
+    let mut fields = Vec::new();
+    while !bytes.is_empty() {
+        let key = varint(&mut bytes);
+        let value = match key & 7 {
+            0 => Value::Number(varint(&mut bytes)),
+            1 => {
+                let (fixed, rest) = bytes.split_at(8);
+                bytes = rest;
+                Value::Number(u64::from_le_bytes(fixed.try_into().unwrap()))
+            }
+            2 => {
+                let length = varint(&mut bytes) as usize;
+                let (inner, rest) = bytes.split_at(length);
+                bytes = rest;
+                Value::Bytes(inner.to_vec())
+            }
+            wire => panic!("wire type {wire}"),
+        };
+        fields.push((key >> 3, value));
+    }
+    fields
+}
+
+fn number(fields: &[(u64, Value)], field: u64) -> Option<u64> {
+    fields.iter().find_map(|(f, v)| match v {
+        Value::Number(n) if *f == field => Some(*n),
+        _ => None,
+    })
+}
+
+fn bytes_of(fields: &[(u64, Value)], field: u64) -> Option<Vec<u8>> {
+    fields.iter().find_map(|(f, v)| match v {
+        Value::Bytes(b) if *f == field => Some(b.clone()),
+        _ => None,
+    })
+}
+
+/// Counts a Perfetto file and checks that slices nest and time runs forward on every track.
+fn count(perfetto: &[u8]) -> (ExportCounts, BTreeMap<u64, String>) {
+    let mut counts = ExportCounts::default();
+    let mut names = BTreeMap::new();
+    let mut depth: BTreeMap<u64, i64> = BTreeMap::new();
+    let mut last: BTreeMap<u64, u64> = BTreeMap::new();
+    let (mut starts, mut ends) = (BTreeSet::new(), BTreeSet::new());
+    for (field, packet) in decode(perfetto) {
+        let (1, Value::Bytes(packet)) = (field, packet) else { panic!("only packets at the top") };
+        let packet = decode(&packet);
+        assert_eq!(number(&packet, 10), Some(1), "one sequence");
+        if let Some(track) = bytes_of(&packet, 60) {
+            let track = decode(&track);
+            let name = String::from_utf8(bytes_of(&track, 2).unwrap()).unwrap();
+            if let Some(parent) = number(&track, 5) {
+                assert!(names.contains_key(&parent), "the parent comes first");
+            }
+            assert!(names.insert(number(&track, 1).unwrap(), name).is_none(), "a track id is used once");
+            counts.tracks += 1;
+            continue;
+        }
+        let event = decode(&bytes_of(&packet, 11).unwrap());
+        let (track, at) = (number(&event, 11).unwrap(), number(&packet, 8).unwrap());
+        assert!(names.contains_key(&track));
+        assert!(*last.entry(track).or_default() <= at, "time runs forward");
+        last.insert(track, at);
+        match number(&event, 9).unwrap() {
+            1 => {
+                *depth.entry(track).or_default() += 1;
+                counts.slices += 1;
+                assert!(bytes_of(&event, 23).is_some());
+            }
+            2 => {
+                let depth = depth.get_mut(&track).unwrap();
+                *depth -= 1;
+                assert!(*depth >= 0);
+            }
+            3 => counts.instants += 1,
+            kind => panic!("event type {kind}"),
+        }
+        starts.extend(number(&event, 47));
+        ends.extend(number(&event, 48));
+    }
+    assert!(depth.values().all(|d| *d == 0), "every slice ends");
+    assert_eq!(starts, ends, "every flow has both ends");
+    counts.flows = ends.len() as u64;
+    (counts, names)
+}
+
+#[test]
+fn perfetto_holds_the_tracks_slices_instants_and_flows_that_were_written() {
+    let mut out = Vec::new();
+    let written = write_perfetto(source(trace()).as_mut(), &mut out).unwrap();
+    let (read, names) = count(&out);
+    assert_eq!(read, written);
+    // Two CTAs of two roles; a step has a wait and two chunks, a wait and a tile; arrivals and the waits they end.
+    let expected =
+        ExportCounts { tracks: 6, slices: 2 * STEPS * 5, instants: 2 * 2 * STEPS, flows: 2 * STEPS };
+    assert_eq!(written, expected);
+    let names: Vec<_> = names.values().map(String::as_str).collect();
+    assert_eq!(names, ["CTA 0, SM 0", "Softmax", "PV", "CTA 1, SM 2", "Softmax", "PV"]);
+}
+
+#[test]
+fn perfetto_times_are_the_global_timers() {
+    let mut out = Vec::new();
+    write_perfetto(source(trace()).as_mut(), &mut out).unwrap();
+    let first = decode(&out).into_iter().find_map(|(_, packet)| {
+        let Value::Bytes(packet) = packet else { return None };
+        number(&decode(&packet), 8)
+    });
+    // open() at 1000000 ns, the first wait 500 cycles later at 2 GHz.
+    assert_eq!(first, Some(1_000_250));
+}
+
+#[test]
+fn crossing_spans_get_a_line_of_their_own() {
+    let at = |at, kind, id| Event { at, kind, id, step: 0 };
+    let events =
+        vec![at(0, Kind::Begin, 0), at(5, Kind::Begin, 1), at(9, Kind::End, 0), at(12, Kind::End, 1)];
+    let cta = CtaTrace { lanes: vec![Lane { events, ..Lane::default() }], ..CtaTrace::default() };
+    let mut info = info(Level::Coarse);
+    info.clock = Clock::Cycles { sm_mhz: None };
+    let mut out = Vec::new();
+    let mut source = MemoryTrace::new(info, vec![cta], Problems::default());
+    write_perfetto(&mut source, &mut out).unwrap();
+    let (counts, names) = count(&out);
+    assert_eq!((counts.slices, counts.tracks), (2, 3));
+    let names: Vec<_> = names.values().map(String::as_str).collect();
+    assert_eq!(
+        names,
+        ["CTA 0, 1 SM cycle shown as 1 ns, starts at its own 0", "Softmax", "Softmax (line 1)"]
+    );
+}
+
+#[test]
+fn chrome_is_read_back_with_the_same_cycles() {
+    let mut out = Vec::new();
+    let written = write_chrome(source(trace()).as_mut(), &mut out).unwrap();
+    let before = outcome(&trace());
+    let after = analysed(&out, &ReadOptions::default(), AnalyseOptions::default()).unwrap();
+    assert_eq!(after.trace.format, Input::Chrome);
+    assert_eq!(after.trace.sm_clock_mhz, Some(2000.0));
+    for role in ["Softmax", "PV"] {
+        let (before, after) = (before.role(role).unwrap(), after.role(role).unwrap());
+        assert_eq!(before.period_cycles, after.period_cycles);
+        assert_eq!(before.busy_cycles, after.busy_cycles);
+        assert_eq!(before.waits[0].cycles, after.waits[0].cycles);
+    }
+    let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
+    let events = value["traceEvents"].as_array().unwrap();
+    let of = |ph: &str| events.iter().filter(|e| e["ph"] == ph).count() as u64;
+    assert_eq!(
+        (of("X"), of("i"), of("f"), of("M")),
+        (written.slices, written.instants, written.flows, written.tracks)
+    );
+    assert_eq!(of("s"), of("f"));
+}

@@ -1,0 +1,435 @@
+//! Which knob is to blame: delta debugging (ddmin) with a predicate that only shows itself in some runs.
+//!
+//! A setting that differs once is to blame for certain; one that does not may only have been lucky. So the
+//! subsets of a step are not tried one after the other, each until it counts as clean, but in turns until one of
+//! them differs: the guilty one then shows itself after about 1/rate runs of its own, and no innocent one is
+//! ever chosen. Only where all subsets stay clean for as many runs as the rate demands is the step refined; for
+//! twice as many where their union was seen to differ, because then one of them is guilty unless they act together.
+//! The unchanged baseline is run against itself before anything is blamed.
+
+use crate::flake::{FlakePlan, FlakeResult, flake};
+use crate::runner::{RunOutput, Runner};
+use crate::stats::runs_needed;
+use kbt_evidence::Provenance;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// An environment variable with the value that is known to be good and the one under suspicion.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Knob {
+    /// The variable.
+    pub name: String,
+    /// Its value in the baseline.
+    pub base: String,
+    /// Its changed value.
+    pub changed: String,
+}
+
+/// What counts as a difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Against {
+    /// The output differs from the baseline's for the same input set.
+    Baseline,
+    /// The output differs from that of another run of the same setting: for knobs that may change the output,
+    /// but not from run to run.
+    Itself,
+}
+
+/// How long to look.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BisectPlan {
+    /// The rate of the fault looked for.
+    pub rate: f64,
+    /// The confidence with which a setting without a difference counts as clean.
+    pub confidence: f64,
+    /// Runs in all, beside the baseline's own.
+    pub max_runs: u32,
+    /// Input sets that take turns.
+    pub sets: u32,
+    /// What counts as a difference.
+    pub against: Against,
+}
+
+impl Default for BisectPlan {
+    fn default() -> Self {
+        Self { rate: 0.05, confidence: 0.95, max_runs: 300, sets: 2, against: Against::Baseline }
+    }
+}
+
+/// What bisecting found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BisectFinding {
+    /// These knobs, changed together and the others not, give a difference; no part of them was seen to.
+    Knobs(Vec<String>),
+    /// The baseline differs from itself, so no knob can be blamed.
+    BaselineFlaky,
+    /// With all knobs changed no difference showed.
+    Clean,
+    /// The budget ended; the knobs to blame are among these.
+    Unfinished(Vec<String>),
+}
+
+/// The settings tried in turns, and how it went.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BisectStep {
+    /// The sets of changed knobs.
+    pub subsets: Vec<Vec<String>>,
+    /// Runs made in this step.
+    pub runs_count: u32,
+    /// The subset that differed, by its place above, and what was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub differed: Option<(String, String)>,
+}
+
+/// The outcome of [`bisect`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BisectResult {
+    /// `kbt.validate/1`.
+    pub schema: String,
+    /// Where and how it ran.
+    pub provenance: Provenance,
+    /// The knobs and their values.
+    pub knobs: Vec<Knob>,
+    /// What counted as a difference.
+    pub against: Against,
+    /// The rate looked for.
+    pub rate_ratio: f64,
+    /// The confidence asked for.
+    pub confidence_ratio: f64,
+    /// The baseline against itself.
+    pub baseline: FlakeResult,
+    /// What was tried, in order.
+    pub steps: Vec<BisectStep>,
+    /// Runs beside the baseline's own.
+    pub runs_count: u32,
+    /// What was found.
+    pub finding: BisectFinding,
+}
+
+/// Why bisecting could not begin.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BisectError {
+    /// There is nothing to choose from.
+    #[error("no knob to blame; give at least one with a base and a changed value")]
+    NoKnobs,
+    /// One name twice.
+    #[error("knob `{0}` is given twice")]
+    Twice(String),
+    /// The rate or the confidence is no proportion.
+    #[error("rate and confidence must lie between 0 and 1, and neither at an end")]
+    Proportion,
+    /// The baseline does not run.
+    #[error("the baseline gave no output: {0}")]
+    Baseline(String),
+}
+
+/// Finds a smallest set of changed knobs that gives a difference.
+///
+/// # Errors
+/// Where the knobs or the plan make no sense, or the baseline does not run.
+pub fn bisect(
+    runner: &dyn Runner,
+    knobs: &[Knob],
+    plan: &BisectPlan,
+    provenance: Provenance,
+) -> Result<BisectResult, BisectError> {
+    if knobs.is_empty() {
+        return Err(BisectError::NoKnobs);
+    }
+    let twice = knobs.iter().enumerate().find(|(i, k)| knobs[..*i].iter().any(|other| other.name == k.name));
+    if let Some((_, knob)) = twice {
+        return Err(BisectError::Twice(knob.name.clone()));
+    }
+    let clean = runs_needed(plan.rate, plan.confidence).ok_or(BisectError::Proportion)?;
+    let sets = plan.sets.max(1);
+    let base_plan = FlakePlan {
+        runs: clean.max(sets),
+        sets,
+        confidence: plan.confidence,
+        target_rate: plan.rate,
+        env: setting(knobs, &[]),
+    };
+    let mut references = BTreeMap::new();
+    for set in 0..sets {
+        let output = runner.run(&base_plan.env, set).map_err(|e| BisectError::Baseline(e.to_string()))?;
+        references.insert(set, output);
+    }
+    let baseline = flake(runner, &base_plan, &references, provenance.clone());
+    let mut search = Search { runner, knobs, plan, references, clean, runs: 0, steps: Vec::new() };
+    let finding = if baseline.passed() { search.minimise() } else { BisectFinding::BaselineFlaky };
+    Ok(BisectResult {
+        schema: crate::SCHEMA.to_owned(),
+        provenance,
+        knobs: knobs.to_vec(),
+        against: plan.against,
+        rate_ratio: plan.rate,
+        confidence_ratio: plan.confidence,
+        baseline,
+        steps: search.steps,
+        runs_count: search.runs,
+        finding,
+    })
+}
+
+/// The environment with the knobs in `changed` changed.
+fn setting(knobs: &[Knob], changed: &[usize]) -> Vec<(String, String)> {
+    let value = |(i, k): (usize, &Knob)| {
+        (k.name.clone(), if changed.contains(&i) { k.changed.clone() } else { k.base.clone() })
+    };
+    knobs.iter().enumerate().map(value).collect()
+}
+
+enum Tried {
+    /// The subset at this place differs.
+    Differs(usize),
+    /// None did.
+    Clean,
+    /// The budget ended before it was known.
+    Budget,
+}
+
+struct Search<'a> {
+    runner: &'a dyn Runner,
+    knobs: &'a [Knob],
+    plan: &'a BisectPlan,
+    references: BTreeMap<u32, RunOutput>,
+    clean: u32,
+    runs: u32,
+    steps: Vec<BisectStep>,
+}
+
+impl Search<'_> {
+    /// Zeller and Hildebrandt's ddmin, over indices of knobs.
+    fn minimise(&mut self) -> BisectFinding {
+        let mut suspects: Vec<usize> = (0..self.knobs.len()).collect();
+        let mut parts = 2;
+        // Whether the suspects together were seen to differ.
+        let mut seen = false;
+        loop {
+            if suspects.len() == 1 && seen {
+                return BisectFinding::Knobs(self.names(&suspects));
+            }
+            parts = parts.min(suspects.len());
+            let candidates = split(&suspects, parts);
+            let rounds = if seen { 2 * self.clean } else { self.clean };
+            match self.try_in_turns(&candidates, rounds) {
+                Tried::Budget => return BisectFinding::Unfinished(self.names(&suspects)),
+                Tried::Differs(place) => {
+                    // The subsets come first; where a complement is chosen, the size of the parts stays.
+                    parts = if place < parts { 2 } else { (parts - 1).max(2) };
+                    suspects = candidates[place].clone();
+                    seen = true;
+                }
+                Tried::Clean if suspects.len() == 1 => return BisectFinding::Clean,
+                Tried::Clean => {
+                    if !seen {
+                        match self.try_in_turns(&[suspects.clone()], self.clean) {
+                            Tried::Budget => return BisectFinding::Unfinished(self.names(&suspects)),
+                            Tried::Clean => return BisectFinding::Clean,
+                            Tried::Differs(_) => seen = true,
+                        }
+                    }
+                    if parts >= suspects.len() {
+                        return BisectFinding::Knobs(self.names(&suspects));
+                    }
+                    parts = (parts * 2).min(suspects.len());
+                }
+            }
+        }
+    }
+
+    fn names(&self, indices: &[usize]) -> Vec<String> {
+        indices.iter().map(|&i| self.knobs[i].name.clone()).collect()
+    }
+
+    /// Runs the candidates in turns until one differs or all have been clean for long enough.
+    fn try_in_turns(&mut self, candidates: &[Vec<usize>], rounds: u32) -> Tried {
+        let mut step = BisectStep {
+            subsets: candidates.iter().map(|c| self.names(c)).collect(),
+            runs_count: 0,
+            differed: None,
+        };
+        let mut own: Vec<BTreeMap<u32, RunOutput>> = vec![BTreeMap::new(); candidates.len()];
+        let mut result = Tried::Clean;
+        'rounds: for round in 0..rounds {
+            let set = round % self.plan.sets.max(1);
+            for (place, candidate) in candidates.iter().enumerate() {
+                if self.runs >= self.plan.max_runs {
+                    result = Tried::Budget;
+                    break 'rounds;
+                }
+                self.runs += 1;
+                step.runs_count += 1;
+                if let Some(what) = self.differs(candidate, set, &mut own[place]) {
+                    step.differed = Some((step.subsets[place].join(" "), what));
+                    result = Tried::Differs(place);
+                    break 'rounds;
+                }
+            }
+        }
+        self.steps.push(step);
+        result
+    }
+
+    /// One run. A run without an output is a difference too: the baseline always gave one.
+    fn differs(&self, changed: &[usize], set: u32, own: &mut BTreeMap<u32, RunOutput>) -> Option<String> {
+        let output = match self.runner.run(&setting(self.knobs, changed), set) {
+            Ok(output) => output,
+            Err(failure) => return Some(failure.to_string()),
+        };
+        match self.plan.against {
+            Against::Baseline => self.references.get(&set)?.difference(&output),
+            Against::Itself => match own.get(&set) {
+                Some(first) => first.difference(&output),
+                None => {
+                    own.insert(set, output);
+                    None
+                }
+            },
+        }
+    }
+}
+
+/// The parts of ddmin: nearly equal subsets, and where there are more than two, their complements.
+fn split(suspects: &[usize], parts: usize) -> Vec<Vec<usize>> {
+    let bounds: Vec<usize> = (0..=parts).map(|p| p * suspects.len() / parts).collect();
+    let subsets: Vec<Vec<usize>> = bounds.windows(2).map(|b| suspects[b[0]..b[1]].to_vec()).collect();
+    let complements = bounds.windows(2).map(|b| [&suspects[..b[0]], &suspects[b[1]..]].concat());
+    let complements: Vec<Vec<usize>> = if parts > 2 { complements.collect() } else { Vec::new() };
+    [subsets, complements].concat()
+}
+
+impl BisectResult {
+    /// What was found, in one sentence.
+    #[must_use]
+    pub fn statement(&self) -> String {
+        let runs = self.runs_count;
+        match &self.finding {
+            BisectFinding::Knobs(names) => {
+                let what =
+                    self.steps.iter().rev().find_map(|s| s.differed.as_ref()).map_or("", |d| d.1.as_str());
+                format!("{} ({runs} runs beside the baseline's own; last seen: {what})", names.join(" with "))
+            }
+            BisectFinding::BaselineFlaky => {
+                format!(
+                    "the baseline itself is not steady, so no knob can be blamed: {}",
+                    self.baseline.statement()
+                )
+            }
+            BisectFinding::Clean => {
+                format!("no difference in {runs} runs, all knobs changed: nothing to blame at this rate")
+            }
+            BisectFinding::Unfinished(names) => {
+                format!("the budget of runs ended after {runs}; still among {}", names.join(", "))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+    use crate::runner::RunFailure;
+    use std::cell::RefCell;
+
+    /// A command whose output is wrong once in `one_in` runs while every culprit is changed.
+    struct Faulty {
+        culprits: Vec<&'static str>,
+        one_in: u64,
+        rng: RefCell<Rng>,
+        base_fault: bool,
+    }
+
+    impl Runner for Faulty {
+        fn run(&self, env: &[(String, String)], set: u32) -> Result<RunOutput, RunFailure> {
+            let changed = |name: &&str| env.iter().any(|(n, v)| n == name && v == "1");
+            let armed = self.base_fault || (!self.culprits.is_empty() && self.culprits.iter().all(changed));
+            let fault = armed && self.rng.borrow_mut().below(self.one_in) == 0;
+            Ok(RunOutput::Bytes(vec![if fault { 255 } else { set as u8 }]))
+        }
+    }
+
+    const NAMES: [&str; 6] = ["A", "B", "C", "D", "E", "F"];
+
+    fn run(culprits: &[&'static str], one_in: u64, seed: u64, plan: &BisectPlan) -> BisectResult {
+        let knob = |name: &str| Knob { name: name.to_owned(), base: "0".to_owned(), changed: "1".to_owned() };
+        let rng = RefCell::new(Rng::new(seed));
+        let runner = Faulty { culprits: culprits.to_vec(), one_in, rng, base_fault: false };
+        let provenance = Provenance::assumed("simulated");
+        bisect(&runner, &NAMES.map(knob), plan, provenance).unwrap()
+    }
+
+    #[test]
+    fn the_right_knob_of_six_is_named_for_a_fault_of_one_in_twenty() {
+        let trials = 1000;
+        let mut right = 0;
+        let mut total = 0;
+        for seed in 0..trials {
+            let culprit = NAMES[seed as usize % 6];
+            let result = run(&[culprit], 20, seed, &BisectPlan::default());
+            assert!(result.runs_count <= 300);
+            total += result.runs_count;
+            match &result.finding {
+                BisectFinding::Knobs(names) => {
+                    assert!(
+                        names.contains(&culprit.to_owned()),
+                        "a knob is never blamed for what it did not do"
+                    );
+                    right += u32::from(names.len() == 1);
+                }
+                BisectFinding::Unfinished(names) => assert!(names.contains(&culprit.to_owned())),
+                BisectFinding::Clean => {}
+                BisectFinding::BaselineFlaky => panic!("the baseline is steady here"),
+            }
+        }
+        assert!(right >= 950, "{right} of {trials} trials, {total} runs");
+    }
+
+    #[test]
+    fn a_fault_in_every_run_is_found_at_once_and_pairs_stay_together() {
+        let one = run(&["E"], 1, 1, &BisectPlan::default());
+        assert_eq!(one.finding, BisectFinding::Knobs(vec!["E".to_owned()]));
+        assert!(one.runs_count < 10);
+        let plan = BisectPlan { max_runs: 5000, ..BisectPlan::default() };
+        let pair = run(&["A", "F"], 2, 1, &plan);
+        assert_eq!(pair.finding, BisectFinding::Knobs(vec!["A".to_owned(), "F".to_owned()]));
+    }
+
+    #[test]
+    fn nothing_to_blame_and_an_ended_budget_are_said() {
+        let none = run(&[], 1, 1, &BisectPlan::default());
+        assert_eq!((none.finding, none.runs_count), (BisectFinding::Clean, 3 * 59));
+        let short = BisectPlan { max_runs: 4, ..BisectPlan::default() };
+        let BisectFinding::Unfinished(names) = run(&["E"], 1_000_000, 1, &short).finding else { panic!() };
+        assert_eq!(names, NAMES);
+    }
+
+    #[test]
+    fn a_baseline_that_is_not_steady_stops_the_search() {
+        let rng = RefCell::new(Rng::new(7));
+        let runner = Faulty { culprits: vec![], one_in: 5, rng, base_fault: true };
+        let knob = Knob { name: "A".to_owned(), base: "0".to_owned(), changed: "1".to_owned() };
+        let provenance = Provenance::assumed("simulated");
+        let plan = BisectPlan::default();
+        let result = bisect(&runner, std::slice::from_ref(&knob), &plan, provenance.clone()).unwrap();
+        assert_eq!((&result.finding, result.runs_count), (&BisectFinding::BaselineFlaky, 0));
+        assert!(result.statement().contains("baseline itself is not steady"));
+        let twice = bisect(&runner, &[knob.clone(), knob], &plan, provenance.clone());
+        assert_eq!(twice.unwrap_err(), BisectError::Twice("A".to_owned()));
+        assert_eq!(bisect(&runner, &[], &plan, provenance).unwrap_err(), BisectError::NoKnobs);
+    }
+
+    #[test]
+    fn one_knob_alone_is_tried_alone() {
+        let rng = RefCell::new(Rng::new(7));
+        let runner = Faulty { culprits: vec!["A"], one_in: 1, rng, base_fault: false };
+        let knob = Knob { name: "A".to_owned(), base: "0".to_owned(), changed: "1".to_owned() };
+        let result =
+            bisect(&runner, &[knob], &BisectPlan::default(), Provenance::assumed("simulated")).unwrap();
+        assert_eq!((result.finding, result.runs_count), (BisectFinding::Knobs(vec!["A".to_owned()]), 1));
+    }
+}

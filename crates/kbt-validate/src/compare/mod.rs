@@ -1,0 +1,313 @@
+//! Two outputs compared: bit for bit first, then each against a reference, then judged by the class of change.
+//!
+//! The comparison works in chunks, so that its memory does not grow with the tensors. What lives here: pairing
+//! tensors, the refusals that come before any number (other inputs, a blind reference), and the walk. The
+//! counts live in [`bits`], [`errors`] and [`ties`]; the rules in [`rules`].
+
+pub mod bits;
+pub mod errors;
+pub mod rules;
+pub mod ties;
+mod walk;
+
+use bits::Bits;
+use errors::ErrorStats;
+use kbt_evidence::Provenance;
+use kbt_tensor::{Dtype, TensorError, TensorFile, TensorInfo, TensorSet};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::{Cursor, Read};
+use ties::Ties;
+
+/// What kind of change a variant claims to be. Each has its rule; see [`rules`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeClass {
+    /// The same operations in another order in time, none of them changed: every bit stays.
+    #[default]
+    Reorder,
+    /// Other operations for the same mathematics: as accurate as the baseline.
+    Algebra,
+}
+
+impl ChangeClass {
+    /// Its name in options and files.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reorder => "reorder",
+            Self::Algebra => "algebra",
+        }
+    }
+}
+
+/// What to judge by.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rules {
+    /// The class of change that the variant claims.
+    pub class: ChangeClass,
+    /// By how much an algebraic change's mean and relative RMS error may exceed the baseline's.
+    pub factor: f64,
+    /// Whether a reference that is constant is taken. A constant output hides most faults, so this is for
+    /// probes whose right answer is constant.
+    pub allow_constant: bool,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { class: ChangeClass::Reorder, factor: 1.02, allow_constant: false }
+    }
+}
+
+/// Why there is no comparison.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompareError {
+    /// A comparison would say something that is not so.
+    #[error("{0}")]
+    Refused(String),
+    /// What was given cannot be compared.
+    #[error("{0}")]
+    Input(String),
+    /// A file cannot be read.
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
+    /// A file ended or failed while its data was read.
+    #[error("data of `{name}`: {error}")]
+    Read {
+        /// The tensor.
+        name: String,
+        /// What the system said.
+        error: std::io::Error,
+    },
+}
+
+/// Anything that holds named tensors: a file whose data is streamed, or a set in memory.
+pub trait Tensors {
+    /// The tensors, ordered by name.
+    fn infos(&self) -> Vec<TensorInfo>;
+    /// A tensor's bytes, row-major and little-endian.
+    ///
+    /// # Errors
+    /// Where there is no such tensor or its data cannot be reached.
+    fn stream(&self, name: &str) -> Result<Box<dyn Read + Send + '_>, TensorError>;
+    /// The recorded digests of the inputs it was computed from.
+    fn input_digests(&self) -> BTreeMap<&str, &str>;
+}
+
+impl Tensors for TensorFile {
+    fn infos(&self) -> Vec<TensorInfo> {
+        self.infos().cloned().collect()
+    }
+
+    fn stream(&self, name: &str) -> Result<Box<dyn Read + Send + '_>, TensorError> {
+        self.stream(name)
+    }
+
+    fn input_digests(&self) -> BTreeMap<&str, &str> {
+        self.input_digests()
+    }
+}
+
+impl Tensors for TensorSet {
+    fn infos(&self) -> Vec<TensorInfo> {
+        let info = |t: &kbt_tensor::Tensor| TensorInfo {
+            name: t.name().to_owned(),
+            dtype: t.dtype(),
+            shape: t.shape().to_vec(),
+        };
+        self.iter().map(info).collect()
+    }
+
+    fn stream(&self, name: &str) -> Result<Box<dyn Read + Send + '_>, TensorError> {
+        Ok(Box::new(Cursor::new(self.require(name)?.bytes())))
+    }
+
+    fn input_digests(&self) -> BTreeMap<&str, &str> {
+        self.input_digests()
+    }
+}
+
+/// What is compared. `saved` is the output known to be good, `variant` the one in question.
+#[derive(Clone, Copy)]
+pub struct Sides<'a> {
+    /// The saved output.
+    pub saved: &'a dyn Tensors,
+    /// The variant's output.
+    pub variant: &'a dyn Tensors,
+    /// The right answer, in f32 or f64.
+    pub reference: Option<&'a dyn Tensors>,
+    /// The rows that the reference holds, ascending, where it is a sample: row `i` of a tensor is its `i`th run of
+    /// as many elements as the reference has per row. Absent where it holds all.
+    pub rows: Option<&'a [usize]>,
+    /// The baseline's output, whose error is the measure; the saved output where there is none.
+    pub baseline: Option<&'a dyn Tensors>,
+    /// Outputs of the baseline for other seeds, each with its reference: how far its largest error spreads.
+    pub seeds: &'a [(&'a dyn Tensors, &'a dyn Tensors)],
+}
+
+impl<'a> Sides<'a> {
+    /// A variant's output against the saved one, with nothing else.
+    #[must_use]
+    pub fn new(saved: &'a dyn Tensors, variant: &'a dyn Tensors) -> Self {
+        Self { saved, variant, reference: None, rows: None, baseline: None, seeds: &[] }
+    }
+}
+
+/// The outcome of [`compare`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// `kbt.validate/1`.
+    pub schema: String,
+    /// Where the outputs come from.
+    pub provenance: Provenance,
+    /// The class of change claimed.
+    pub class: ChangeClass,
+    /// The factor allowed over the baseline's error, for an algebraic change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub factor_ratio: Option<f64>,
+    /// Tensor by tensor.
+    pub tensors: Vec<TensorComparison>,
+    /// What breaks the class's rule; empty where the variant passes.
+    pub violations: Vec<String>,
+    /// What else a reader should know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// One tensor's comparison.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TensorComparison {
+    /// Its name in the saved output.
+    pub name: String,
+    /// Its element type.
+    pub dtype: Dtype,
+    /// Its extents.
+    pub shape: Vec<usize>,
+    /// Variant against saved, bit for bit.
+    pub bits: Bits,
+    /// The variant's error against the reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<ErrorStats>,
+    /// The baseline's error against the same reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<ErrorStats>,
+    /// For tensors of codes: differing codes and whether a tie explains them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ties: Option<Ties>,
+    /// The baseline's largest error over its seeds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seeds_max_abs_error: Option<f64>,
+}
+
+impl Comparison {
+    /// Whether the variant obeys the rule of its class.
+    #[must_use]
+    pub fn passed(&self) -> bool {
+        self.violations.is_empty()
+    }
+
+    /// Whether every bit is the same.
+    #[must_use]
+    pub fn identical(&self) -> bool {
+        self.passed() && self.tensors.iter().all(|t| t.bits.differing_count == 0)
+    }
+}
+
+/// Compares a variant's output with the saved one and judges it by the rule of its class.
+///
+/// # Errors
+/// Refused where the outputs were computed from different inputs, where the reference is constant and so blind,
+/// or where an algebraic change has no reference; an input error where the reference or baseline has another
+/// shape; else where data cannot be read.
+pub fn compare(sides: &Sides<'_>, rules: &Rules, provenance: Provenance) -> Result<Comparison, CompareError> {
+    let mut comparison = Comparison {
+        schema: crate::SCHEMA.to_owned(),
+        provenance,
+        class: rules.class,
+        factor_ratio: (rules.class == ChangeClass::Algebra).then_some(rules.factor),
+        tensors: Vec::new(),
+        violations: Vec::new(),
+        notes: Vec::new(),
+    };
+    same_inputs(sides, &mut comparison.notes)?;
+    let (saved, variant) = (sides.saved.infos(), sides.variant.infos());
+    if saved.is_empty() {
+        return Err(CompareError::Refused(
+            "the saved output holds no tensor, so equality would show nothing".to_owned(),
+        ));
+    }
+    let lone = saved.len() == 1 && variant.len() == 1;
+    for info in &saved {
+        let other = if lone { variant.first() } else { variant.iter().find(|v| v.name == info.name) };
+        let Some(other) = other else {
+            comparison.violations.push(format!("`{}` is missing from the variant's output", info.name));
+            continue;
+        };
+        if (info.dtype, &info.shape) != (other.dtype, &other.shape) {
+            let (a, b) = (describe(info), describe(other));
+            comparison
+                .violations
+                .push(format!("`{}`: the saved output is {a}, the variant's {b}", info.name));
+            continue;
+        }
+        let tensor = walk::tensor(sides, info, other, rules)?;
+        rules::judge(&tensor, rules, &mut comparison.violations, &mut comparison.notes)?;
+        comparison.tensors.push(tensor);
+    }
+    for extra in variant.iter().filter(|v| !lone && !saved.iter().any(|s| s.name == v.name)) {
+        comparison.notes.push(format!("`{}` is only in the variant's output; not compared", extra.name));
+    }
+    Ok(comparison)
+}
+
+fn describe(info: &TensorInfo) -> String {
+    format!("{} {:?}", info.dtype, info.shape)
+}
+
+/// Outputs of different inputs differ by right: their differences would be phantoms, their errors too.
+fn same_inputs(sides: &Sides<'_>, notes: &mut Vec<String>) -> Result<(), CompareError> {
+    let others = [
+        ("variant's output", Some(sides.variant)),
+        ("reference", sides.reference),
+        ("baseline", sides.baseline),
+    ];
+    let ours = sides.saved.input_digests();
+    for (what, other) in others {
+        let Some(theirs) = other.map(Tensors::input_digests) else { continue };
+        if ours.is_empty() || theirs.is_empty() {
+            if what == "variant's output" {
+                notes.push(
+                    "no input digests on both sides: whether both saw the same inputs is not known"
+                        .to_owned(),
+                );
+            }
+            continue;
+        }
+        let name = ours.keys().chain(theirs.keys()).find(|name| ours.get(*name) != theirs.get(*name));
+        if let Some(name) = name {
+            return Err(CompareError::Refused(format!(
+                "the {what} was computed from another input `{name}` than the saved output (recorded SHA-256 differ), \
+                 so a difference would say nothing; run both on the same saved inputs"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The place of a row-major index in a shape.
+#[must_use]
+pub fn unravel(index: usize, shape: &[usize]) -> Vec<usize> {
+    let mut rest = index;
+    let mut place: Vec<usize> = shape
+        .iter()
+        .rev()
+        .map(|&extent| {
+            let here = rest % extent.max(1);
+            rest /= extent.max(1);
+            here
+        })
+        .collect();
+    place.reverse();
+    place
+}

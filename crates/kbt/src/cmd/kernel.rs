@@ -1,0 +1,206 @@
+//! `kbt kernel run`: a built-in kernel as the process of a target. What it reads and prints is the protocol of
+//! kbt-target: knobs and `KBT_*` variables in, `kbt-time-us` lines and a safetensors file out.
+
+use crate::output::{Failure, Outcome};
+use kbt_gpu::{Gpu, GpuError};
+use kbt_kernels::attention::{AttentionError, Inputs, KnobError, Knobs, Prepared, Shape, TraceLevel, trace_names};
+use kbt_kernels::cache::{BuildError, Built, Cache};
+use kbt_toolchain::Toolchain;
+use std::env;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Run a built-in kernel once, timed.
+    Run {
+        #[command(subcommand)]
+        kernel: Kernel,
+    },
+    /// List the variants whose machine code is embedded.
+    List,
+}
+
+#[derive(clap::Subcommand)]
+enum Kernel {
+    /// Attention forward for sm_90a, head dimension 128.
+    #[command(after_help = "Knobs are environment variables:\n  \
+        KBT_PV_MODE=bf16|fp8|fp4  KBT_QUANT_FORM=linear|linear_rcp|log2|log2_fused\n  \
+        KBT_SPLIT_NUM, KBT_SPLIT_DEN  KBT_CHUNKS=2|4|8  KBT_TOPOLOGY=smem|registers\n  \
+        KBT_SOURCE_ORDER=chunked|exp_first  KBT_TRACE=off|barrier|coarse|detail\n\n\
+        Example:\n  KBT_PV_MODE=fp4 KBT_QUANT_FORM=log2 kbt kernel run attention --seqlen 8192 --causal")]
+    Attention(Attention),
+}
+
+#[derive(clap::Args)]
+struct Attention {
+    /// Sequences.
+    #[arg(long, default_value_t = 4)]
+    batch: usize,
+    /// Heads a sequence.
+    #[arg(long, default_value_t = 16)]
+    heads: usize,
+    /// Queries and keys a sequence; any number.
+    #[arg(long, default_value_t = 4096)]
+    seqlen: usize,
+    /// Head dimension; the kernel is compiled for 128.
+    #[arg(long, default_value = "128", value_parser = ["128"])]
+    headdim: String,
+    /// A query sees only keys up to its own position.
+    #[arg(long)]
+    causal: bool,
+    /// Timed launches.
+    #[arg(long, default_value_t = 20)]
+    launches: usize,
+    /// Launches before them.
+    #[arg(long, default_value_t = 5)]
+    warmup: usize,
+    /// GPU to use.
+    #[arg(long, default_value_t = 0)]
+    gpu: u32,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    match args.command {
+        Command::Run { kernel: Kernel::Attention(args) } => attention(&args),
+        Command::List => {
+            let mut text = String::new();
+            for e in kbt_kernels::cache::embedded() {
+                writeln!(text, "{}  {}  {}  {}", e.digest, e.name, e.arch, e.compiler)?;
+            }
+            if text.is_empty() {
+                text.push_str("no machine code is embedded: this kbt was built without a CUDA compiler\n");
+            }
+            crate::output::emit(&text)
+        }
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|v| !v.is_empty())
+}
+
+fn folder(name: &str) -> Option<PathBuf> {
+    env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from)
+}
+
+fn attention(args: &Attention) -> Outcome {
+    let shape = Shape { batch: args.batch, heads: args.heads, seqlen: args.seqlen, causal: args.causal };
+    shape.check()?;
+    let knobs = Knobs::from_variables(variable).map_err(|e| match e {
+        KnobError::Contract { .. } => Failure::Refused(e.to_string()),
+        e => e.into(),
+    })?;
+    let set = match variable("KBT_INPUT_SET") {
+        None => 0,
+        Some(n) => n.parse().map_err(|_| Failure::input(format!("KBT_INPUT_SET is `{n}`; accepted: 0, 1, …")))?,
+    };
+    let gpu = Gpu::open(args.gpu).map_err(absent_is_refusal)?;
+    if gpu.info().compute_capability != (9, 0) {
+        let (major, minor) = gpu.info().compute_capability;
+        return Err(Failure::Refused(format!(
+            "the attention kernel is compiled for sm_90a; {} has compute capability {major}.{minor}",
+            gpu.info().name
+        )));
+    }
+    let built = build(&knobs)?;
+    let inputs = match folder("KBT_INPUTS") {
+        Some(dir) => Inputs::load_or_make(&dir, &shape, set)?,
+        None => Inputs::seeded(&shape, set)?,
+    };
+    let mut kernel = Prepared::new(&gpu, &built.cubin, &knobs, shape, &inputs).map_err(|e| match e {
+        AttentionError::Gpu(e) => absent_is_refusal(e),
+        e => e.into(),
+    })?;
+    if let Some(dump) = folder("KBT_DUMP") {
+        write(&dump.join("attention.cubin"), &built.cubin)?;
+        write(&dump.join("attention.ptx"), &built.ptx)?;
+    }
+    time(args, &gpu, &knobs, &mut kernel)?;
+    if let Some(out) = folder("KBT_OUT") {
+        let mut outputs = kernel.outputs()?;
+        outputs.record_inputs(&inputs.tensors);
+        outputs.set_metadata("kernel", &built.digest);
+        outputs.write_safetensors(&out)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn absent_is_refusal(error: GpuError) -> Failure {
+    if error.is_absent() { Failure::Refused(error.to_string()) } else { error.into() }
+}
+
+/// The machine code: embedded, kept, or compiled now. A variant that cannot be had is a refusal of this setting.
+fn build(knobs: &Knobs) -> Result<Built, Failure> {
+    let tools = Toolchain::find().ok();
+    Cache::from_env().obtain(&knobs.variant(), tools.as_ref()).map_err(|e| match e {
+        BuildError::NoCompiler { .. } => Failure::Refused(e.to_string()),
+        e => e.into(),
+    })
+}
+
+/// Warm-up, timed launches, and the lines that tell of them; the last launch leaves the trace.
+fn time(args: &Attention, gpu: &Gpu, knobs: &Knobs, kernel: &mut Prepared) -> Result<(), Failure> {
+    let records = matches!(knobs.trace, TraceLevel::Coarse | TraceLevel::Detail);
+    if records {
+        kernel.record(4, 33, 4096)?;
+    }
+    let times = gpu.time_launches(args.launches.max(1), args.warmup, || kernel.launch())?;
+    // Read while the card is still under the load of the launches.
+    let state = gpu.monitor().sample();
+    let info = gpu.info();
+    let mut text = String::new();
+    for us in &times {
+        writeln!(text, "kbt-time-us {us:.3}")?;
+    }
+    writeln!(text, "kbt-device {}", info.name)?;
+    writeln!(text, "kbt-driver {}", info.driver())?;
+    if let Some(mhz) = state.sm_clock_mhz {
+        writeln!(text, "kbt-clock-mhz {mhz}")?;
+    }
+    if let Some(watts) = state.power_w {
+        writeln!(text, "kbt-power-w {watts}")?;
+    }
+    for reason in state.throttle.iter().flatten().filter(|r| r.is_throttling()) {
+        writeln!(text, "kbt-throttle {reason:?}")?;
+    }
+    crate::output::emit(&text)?;
+    if records {
+        kernel.clear_trace()?;
+        kernel.launch()?;
+        gpu.synchronize()?;
+        write_trace(gpu, knobs, kernel, state.sm_clock_mhz)?;
+    }
+    Ok(())
+}
+
+fn write_trace(gpu: &Gpu, knobs: &Knobs, kernel: &Prepared, clock: Option<f64>) -> Result<(), Failure> {
+    let Some(path) = folder("KBT_TRACE_OUT") else { return Ok(()) };
+    let (Some((layout, raw)), Some(mut names)) = (kernel.trace()?, trace_names(knobs, clock)) else {
+        return Ok(());
+    };
+    let info = gpu.info();
+    for (key, value) in [
+        ("device", info.name.clone()),
+        ("driver", info.driver()),
+        ("date", kbt_gpu::today()),
+        ("command", "kbt kernel run attention".to_owned()),
+        ("kernel", knobs.variant().defines.iter().map(|(k, v)| format!("{k}={v} ")).collect::<String>()),
+    ] {
+        names.meta.insert(key.to_owned(), value.trim_end().to_owned());
+    }
+    let mut bytes = Vec::new();
+    kbt_trace::kbt::write_device_buffer(&mut bytes, &layout, &raw, &names)?;
+    write(&path, &bytes)
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    std::fs::write(path, bytes).map_err(|e| Failure::input(format!("{}: {e}", path.display())))
+}

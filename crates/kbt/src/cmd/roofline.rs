@@ -1,0 +1,191 @@
+//! `kbt roofline`: triage of a fact sheet, and fact sheets from profiler exports.
+
+use crate::output::{Failure, Outcome, emit, read_input};
+use kbt_device::{DeviceChoice, DeviceProfile, embedded_profile, embedded_profiles};
+use kbt_roofline::outcome::Status;
+use kbt_roofline::{Ceilings, ExperimentResult, FactSheet, import, model_part, part, parts, triage};
+use std::path::{Path, PathBuf};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Say which roof holds a kernel, which candidates explain its time, and what to try first.
+    #[command(after_help = TRIAGE_HELP)]
+    Triage {
+        /// The fact sheet (YAML); `-` reads standard input.
+        facts: PathBuf,
+        /// Whose ceilings: auto, recorded:NAME, model:ARCH, a profile or recording, or a part (B200).
+        #[arg(long, default_value = "auto")]
+        device: String,
+        /// The result of an experiment; give it again for each one made so far.
+        #[arg(long = "result")]
+        results: Vec<PathBuf>,
+        /// How to print.
+        #[arg(long, value_enum, default_value_t)]
+        format: Shape,
+    },
+    /// Turn an Nsight Compute CSV export into a fact sheet.
+    #[command(after_help = IMPORT_HELP)]
+    Import {
+        /// The export (ncu --csv, page details or raw); `-` reads standard input.
+        csv: PathBuf,
+        /// Where to write the sheet; standard output where absent.
+        #[arg(long)]
+        out: Option<PathBuf>,
+        /// The kernel whose name contains this; the one that took most time where absent.
+        #[arg(long)]
+        kernel: Option<String>,
+        /// Overwrite the sheet.
+        #[arg(long)]
+        force: bool,
+        /// How to print the sheet on standard output.
+        #[arg(long, value_enum, default_value_t)]
+        format: crate::output::Format,
+    },
+}
+
+const TRIAGE_HELP: &str = "\
+Example:
+  kbt roofline triage fixtures/facts/rmsnorm.yaml --device H100
+  kbt roofline triage facts.yaml --device PROFILE.yaml --result r.yaml --format json
+
+A result file: {experiment: too_few_ctas, observed_us: 15.79, baseline_us: 15.14}
+Exit 3 where facts are missing or the question is none for a roofline; the outcome says which.";
+
+const IMPORT_HELP: &str = "\
+Example:
+  LC_ALL=C ncu --csv --page raw --set full ./app > app.csv
+  kbt roofline import app.csv --out facts.yaml";
+
+/// Text, JSON, or Markdown.
+#[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
+enum Shape {
+    /// For a terminal.
+    #[default]
+    Text,
+    /// The outcome's own schema.
+    Json,
+    /// Everything, for a report.
+    Md,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    match args.command {
+        Command::Triage { facts, device, results, format } => run_triage(&facts, &device, &results, format),
+        Command::Import { csv, out, kernel, force, format } => {
+            run_import(&csv, out.as_deref(), kernel.as_deref(), force, format)
+        }
+    }
+}
+
+fn text(path: &Path) -> Result<String, Failure> {
+    String::from_utf8(read_input(path)?)
+        .map_err(|_| Failure::input(format!("{}: not UTF-8 text", path.display())))
+}
+
+fn name(path: &Path) -> String {
+    if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() }
+}
+
+fn run_triage(facts: &Path, device: &str, results: &[PathBuf], format: Shape) -> Outcome {
+    let sheet = FactSheet::from_yaml(&text(facts)?, &name(facts))?;
+    let ceilings = ceilings(device, &sheet)?;
+    let mut read = Vec::new();
+    for path in results {
+        read.push((ExperimentResult::from_yaml(&text(path)?, &name(path))?, name(path)));
+    }
+    let outcome = triage(&sheet, ceilings.as_ref(), &read)?;
+    let rendered = match format {
+        Shape::Text => outcome.render_text(),
+        Shape::Json => serde_json::to_string_pretty(&outcome)?,
+        Shape::Md => outcome.render_markdown(),
+    };
+    let code = emit(&rendered)?;
+    match outcome.status {
+        Status::Diagnosed => Ok(code),
+        _ => Err(Failure::Refused(outcome.refusal.unwrap_or_else(|| "no diagnosis".to_owned()))),
+    }
+}
+
+/// The ceilings that `--device` names; none where `auto` finds neither a recording nor the sheet's own part.
+fn ceilings(device: &str, sheet: &FactSheet) -> Result<Option<Ceilings>, Failure> {
+    if let Some(part) = part(device) {
+        return Ok(Some(Ceilings::published(part)));
+    }
+    let choice: DeviceChoice = device.parse().map_err(|e| {
+        let names: Vec<&str> = parts().iter().map(|p| p.name.as_str()).collect();
+        Failure::input(format!("{e}; or one of the parts {}", names.join(", ")))
+    })?;
+    let embedded = |name: &str| -> Result<Option<Ceilings>, Failure> {
+        match embedded_profile(name) {
+            Some(profile) => Ok(Some(Ceilings::from_profile(&profile?))),
+            None => Ok(None),
+        }
+    };
+    match choice {
+        DeviceChoice::Auto => {
+            // Recordings name the device they were made on; bare compile targets do not.
+            let recorded =
+                embedded_profiles().filter_map(|n| embedded_profile(n)?.ok()).filter(|p| p.device.is_some());
+            if let Some(profile) = recorded.last() {
+                return Ok(Some(Ceilings::from_profile(&profile)));
+            }
+            let named = sheet.device.as_ref().and_then(|d| d.name.as_deref());
+            Ok(named.and_then(part).map(Ceilings::published))
+        }
+        DeviceChoice::Live(n) => Err(Failure::Refused(format!(
+            "a triage reads ceilings, it does not measure them: `kbt microbench run --device live:{n} --out PROFILE.yaml`, then --device PROFILE.yaml"
+        ))),
+        DeviceChoice::Recorded(name) => embedded(&name)?.map(Some).ok_or_else(|| {
+            let names: Vec<&str> = embedded_profiles().collect();
+            Failure::input(format!("no recording `{name}` is embedded; there are: {}", names.join(", ")))
+        }),
+        DeviceChoice::Model(arch) => {
+            if let Some(found) = embedded(&arch.to_string())? {
+                return Ok(Some(found));
+            }
+            model_part(arch).map(|p| Some(Ceilings::published(p))).ok_or_else(|| {
+                Failure::input(format!("no published figures for {arch}; give a part or a profile"))
+            })
+        }
+        DeviceChoice::Path(path) => {
+            let file = if path.is_dir() { path.join("profile.yaml") } else { path };
+            let profile = DeviceProfile::from_yaml(&text(&file)?, &name(&file))?.read_back();
+            Ok(Some(Ceilings::from_profile(&profile)))
+        }
+    }
+}
+
+fn run_import(
+    csv: &Path,
+    out: Option<&Path>,
+    kernel: Option<&str>,
+    force: bool,
+    format: crate::output::Format,
+) -> Outcome {
+    let import = import(&read_input(csv)?, &name(csv), kernel)?;
+    for problem in &import.problems {
+        eprintln!("kbt: {}: {problem}", name(csv));
+    }
+    if !import.others.is_empty() {
+        eprintln!("kbt: {} taken; also there: {} (--kernel picks)", import.kernel, import.others.join("; "));
+    }
+    let Some(out) = out else {
+        return match format {
+            crate::output::Format::Text => emit(&import.to_yaml()?),
+            crate::output::Format::Json => emit(&serde_json::to_string_pretty(&import.sheet)?),
+        };
+    };
+    // A sheet is filled in by hand: only an empty file is taken for nobody's work.
+    if std::fs::metadata(out).is_ok_and(|m| m.len() > 0) && !force {
+        return Err(Failure::input(format!("{} exists; --force overwrites it", out.display())));
+    }
+    std::fs::write(out, import.to_yaml()?).map_err(|e| Failure::input(format!("{}: {e}", out.display())))?;
+    eprintln!("kbt: {} written: {} launches of {}", out.display(), import.launches, import.kernel);
+    Ok(std::process::ExitCode::SUCCESS)
+}

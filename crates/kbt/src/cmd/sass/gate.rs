@@ -1,0 +1,82 @@
+//! `kbt sass gate`.
+
+use super::input::{self, InputArgs};
+use crate::output::{Failure, Format, Outcome, emit, print};
+use kbt_sass::metrics::{self, Measure, MeasureOptions, Selection};
+use kbt_sass::outcome::MetricsOutcome;
+use kbt_sass::{GateReport, Tolerance};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(clap::Args)]
+pub(super) struct GateArgs {
+    /// A listing, cubin, fatbin, executable or PTX file; `-` is standard input.
+    file: PathBuf,
+    /// The committed metrics, as --write made them.
+    #[arg(long, value_name = "FILE")]
+    baseline: PathBuf,
+    /// What may change: YAML with spill_bytes, stack_bytes, local_arrays, transitions_percent,
+    /// instructions_percent, stalls_percent, operations_percent, ignore.
+    #[arg(long, value_name = "FILE")]
+    tolerance: Option<PathBuf>,
+    /// Write the baseline instead of comparing with it.
+    #[arg(long)]
+    write: bool,
+    #[command(flatten)]
+    input: InputArgs,
+    /// Functions whose name matches this regular expression.
+    #[arg(long, value_name = "REGEX")]
+    function: Option<String>,
+    /// The two units whose runs are counted.
+    #[arg(long, value_name = "A,B", default_value = "MUFU,F2FP")]
+    units: String,
+    /// How to print.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+pub(super) fn run(args: GateArgs) -> Outcome {
+    let [a, b] = super::units(&args.units)?;
+    let function = args.function.as_deref().map(|t| metrics::pattern("--function", t)).transpose()?;
+    let selection = Selection { function, ..Selection::default() };
+    let mut measure = Measure::new(MeasureOptions { a, b, blocks: false, selection });
+    let listing = input::load(&args.file, &args.input, false)?.each(|f| measure.function(&f))?;
+    let now = measure.finish(&listing);
+    if args.write {
+        return write(&now, &args.baseline);
+    }
+    let baseline = read_baseline(&args.baseline)?;
+    let report = kbt_sass::gate(&baseline, &now, &tolerance(args.tolerance.as_deref())?);
+    print(args.format, &report, GateReport::render_text)?;
+    if report.passes() { Ok(ExitCode::SUCCESS) } else { Err(Failure::Gate) }
+}
+
+fn write(now: &MetricsOutcome, path: &Path) -> Outcome {
+    let mut text = serde_json::to_string_pretty(now)?;
+    text.push('\n');
+    std::fs::write(path, text).map_err(|e| Failure::input(format!("{}: {e}", path.display())))?;
+    emit(&format!("{}: {} functions written", path.display(), now.functions.len()))
+}
+
+fn read_baseline(path: &Path) -> Result<MetricsOutcome, Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| Failure::input(format!("{}: {e}; --write makes a baseline", path.display())))?;
+    let baseline: MetricsOutcome = serde_json::from_str(&text)
+        .map_err(|e| Failure::input(format!("{}: {e}; --write makes a baseline", path.display())))?;
+    if baseline.schema != kbt_sass::outcome::SCHEMA {
+        let message = format!(
+            "{}: schema `{}` is not `{}`; --write makes a baseline of this version",
+            path.display(),
+            baseline.schema,
+            kbt_sass::outcome::SCHEMA
+        );
+        return Err(Failure::input(message));
+    }
+    Ok(baseline)
+}
+
+fn tolerance(path: Option<&Path>) -> Result<Tolerance, Failure> {
+    let Some(path) = path else { return Ok(Tolerance::default()) };
+    let text = std::fs::read_to_string(path).map_err(|e| Failure::input(format!("{}: {e}", path.display())))?;
+    serde_yaml::from_str(&text).map_err(|e| Failure::input(format!("{}: {e}", path.display())))
+}

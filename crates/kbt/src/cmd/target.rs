@@ -1,0 +1,63 @@
+//! `kbt target`: a target file to start from, and what the ladder can do with one.
+
+use crate::output::{Failure, Format, Outcome, emit, print};
+use kbt_target::{ProcessLauncher, TEMPLATE, Target, check};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Write a commented, valid target file to start from.
+    #[command(after_help = "Example:\n  kbt target new my-kernel.yaml")]
+    New {
+        /// The file to write; it must not exist. `-` prints it.
+        file: PathBuf,
+    },
+    /// Run each command of a target once, and say what the ladder can do with it.
+    #[command(after_help = "Example:\n  kbt target check my-kernel.yaml\n\n\
+        Exit code 1 where something that the file promises is not so.")]
+    Check {
+        /// A target file, or the name of one that comes with kbt: attention.
+        file: PathBuf,
+        /// How the answer is printed.
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    match args.command {
+        Command::New { file } => new(&file),
+        Command::Check { file, format } => check_file(&file, format),
+    }
+}
+
+fn new(path: &Path) -> Outcome {
+    if path.as_os_str() == "-" {
+        return emit(TEMPLATE);
+    }
+    let written = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
+    written
+        .and_then(|mut file| file.write_all(TEMPLATE.as_bytes()))
+        .map_err(|e| Failure::input(format!("{}: {e}", path.display())))?;
+    emit(&format!("{}: edit it, then: kbt target check {}", path.display(), path.display()))
+}
+
+fn check_file(path: &Path, format: Format) -> Outcome {
+    let target = Target::find(path)?;
+    let scratch = std::env::temp_dir().join(format!("kbt-target-check-{}", std::process::id()));
+    std::fs::create_dir_all(&scratch).map_err(|e| Failure::input(format!("{}: {e}", scratch.display())))?;
+    let report = check::check(&target, &ProcessLauncher::new(&target), &scratch);
+    // What it wrote there has been looked at; a leftover does no harm.
+    let _ = std::fs::remove_dir_all(&scratch);
+    let report = report.map_err(|e| Failure::input(format!("{}: {e}", scratch.display())))?;
+    print(format, &report, ToString::to_string)?;
+    if report.is_ok() { Ok(ExitCode::SUCCESS) } else { Err(Failure::Gate) }
+}

@@ -1,0 +1,245 @@
+//! The process that `flake` and `bisect` run: a user's command, fresh each time, in a process group of its own.
+
+use super::RunArgs;
+use crate::output::Failure;
+use kbt_evidence::Provenance;
+use kbt_validate::runner::{RunFailure, RunOutput, Runner};
+use std::cell::{Cell, RefCell};
+use std::fs::{self, File};
+use std::io::{IsTerminal, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Runs the user's command, each time as a fresh process in a group of its own.
+pub(super) struct Process {
+    command: Vec<String>,
+    limit: Duration,
+    sets: u32,
+    scratch: PathBuf,
+    runs: Cell<u32>,
+    planned: Option<u32>,
+    device: RefCell<Option<String>>,
+    driver: RefCell<Option<String>>,
+}
+
+/// How much of a failed run's standard error is shown.
+const STDERR_TAIL: usize = 400;
+
+impl Process {
+    pub(super) fn new(args: &RunArgs, planned: Option<u32>) -> Result<Self, Failure> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let own = format!("kbt-validate-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let scratch = std::env::temp_dir().join(own);
+        fs::create_dir_all(&scratch).map_err(|e| Failure::input(format!("{}: {e}", scratch.display())))?;
+        Ok(Self {
+            command: args.command.clone(),
+            limit: Duration::from_secs(args.limit_s),
+            sets: args.sets,
+            scratch,
+            runs: Cell::new(0),
+            planned,
+            device: RefCell::new(None),
+            driver: RefCell::new(None),
+        })
+    }
+
+    /// Where it ran: the device that the command named on standard output (`kbt-device NAME`), else this host.
+    pub(super) fn provenance(&self, what: &str) -> Provenance {
+        let host = || {
+            let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+            format!("host {} (the command names no device)", name.trim())
+        };
+        let device = self.device.borrow().clone().unwrap_or_else(host);
+        let command = format!("kbt validate {what}, {} input sets: {}", self.sets, self.command.join(" "));
+        let provenance = Provenance::measured(command, device, kbt_target::today());
+        match &*self.driver.borrow() {
+            Some(driver) => provenance.with_driver(driver),
+            None => provenance,
+        }
+    }
+
+    fn progress(&self) {
+        let run = self.runs.get();
+        let mut err = std::io::stderr().lock();
+        if err.is_terminal() {
+            let of = self.planned.map_or_else(String::new, |n| format!(" of {n}"));
+            // Progress that cannot be shown is no reason to stop.
+            let _ = write!(err, "\rrun {run}{of}");
+        }
+    }
+
+    pub(super) fn end_progress(&self) {
+        if std::io::stderr().is_terminal() {
+            eprintln!();
+        }
+    }
+
+    fn spawn(&self, env: &[(String, String)], set: u32) -> Result<Child, std::io::Error> {
+        let out = self.scratch.join("out");
+        // What the run before left must not be taken for this one's; its absence is the usual case.
+        let _ = fs::remove_file(&out);
+        let (program, arguments) = self.command.split_first().ok_or(std::io::ErrorKind::InvalidInput)?;
+        Command::new(program)
+            .args(arguments)
+            .envs(env.iter().map(|(name, value)| (name, value)))
+            .env("KBT_INPUT_SET", set.to_string())
+            .env("KBT_OUT", &out)
+            .stdin(Stdio::null())
+            // Files, not pipes: a process left behind cannot hold them open.
+            .stdout(File::create(self.scratch.join("stdout"))?)
+            .stderr(File::create(self.scratch.join("stderr"))?)
+            .process_group(0)
+            .spawn()
+    }
+
+    /// Waits for the end; `None` where the limit came first and the group was killed.
+    fn wait(&self, child: &mut Child) -> Result<Option<ExitStatus>, std::io::Error> {
+        let started = Instant::now();
+        let mut pause = Duration::from_millis(1);
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok(Some(status));
+            }
+            if started.elapsed() >= self.limit {
+                // The leader is not reaped yet, so the number is still the group's. The shell's own kill takes
+                // a group everywhere.
+                let group = format!("-{}", child.id());
+                Command::new("sh").args(["-c", "kill -s KILL -- \"$0\"", &group]).status()?;
+                child.kill()?;
+                child.wait()?;
+                return Ok(None);
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(20));
+        }
+    }
+
+    fn stderr_tail(&self) -> String {
+        let bytes = fs::read(self.scratch.join("stderr")).unwrap_or_default();
+        let text =
+            String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(STDERR_TAIL)..]).trim().to_owned();
+        text.lines().last().unwrap_or_default().to_owned()
+    }
+
+    fn output(&self) -> Result<RunOutput, RunFailure> {
+        let failure = |problem: String| RunFailure::Output(problem);
+        let stdout = fs::read(self.scratch.join("stdout")).map_err(|e| failure(e.to_string()))?;
+        for line in String::from_utf8_lossy(&stdout[..stdout.len().min(1 << 16)]).lines() {
+            if let Some(name) = line.strip_prefix("kbt-device ") {
+                self.device.replace(Some(name.trim().to_owned()));
+            } else if let Some(version) = line.strip_prefix("kbt-driver ") {
+                self.driver.replace(Some(version.trim().to_owned()));
+            }
+        }
+        let bytes = match fs::read(self.scratch.join("out")) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => stdout,
+            Err(e) => return Err(failure(e.to_string())),
+        };
+        if bytes.is_empty() {
+            return Err(failure("it wrote neither $KBT_OUT nor anything to standard output".to_owned()));
+        }
+        RunOutput::from_bytes(bytes).map_err(|e| failure(e.to_string()))
+    }
+}
+
+impl Runner for Process {
+    fn run(&self, env: &[(String, String)], set: u32) -> Result<RunOutput, RunFailure> {
+        self.runs.set(self.runs.get() + 1);
+        self.progress();
+        let start = |e: std::io::Error| RunFailure::Start(format!("{}: {e}", self.command[0]));
+        let mut child = self.spawn(env, set).map_err(start)?;
+        match self.wait(&mut child).map_err(start)? {
+            None => Err(RunFailure::TimedOut { limit_s: self.limit.as_secs() }),
+            Some(status) if status.success() => self.output(),
+            Some(status) => {
+                let words = status.code().map_or_else(
+                    || format!("signal {}", status.signal().unwrap_or(0)),
+                    |code| format!("exit code {code}"),
+                );
+                Err(RunFailure::Failed { status: words, stderr: self.stderr_tail() })
+            }
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Scratch that cannot be removed is left to the system's own cleaning.
+        let _ = fs::remove_dir_all(&self.scratch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::Format;
+    use kbt_validate::flake::{FlakeFinding, FlakePlan, flake};
+    use std::collections::BTreeMap;
+
+    fn shell(script: &str) -> Process {
+        let args = RunArgs {
+            sets: 2,
+            rate: 0.05,
+            confidence: 0.95,
+            limit_s: 60,
+            format: Format::Text,
+            command: ["sh", "-c", script].map(str::to_owned).to_vec(),
+        };
+        Process::new(&args, None).unwrap()
+    }
+
+    fn once(script: &str) -> Result<RunOutput, RunFailure> {
+        shell(script).run(&[("KNOB".to_owned(), "7".to_owned())], 1)
+    }
+
+    #[test]
+    fn the_output_is_the_file_or_else_standard_output() {
+        let bytes = |text: &str| Ok(RunOutput::Bytes(text.as_bytes().to_vec()));
+        assert_eq!(once("printf $KNOB$KBT_INPUT_SET"), bytes("71"));
+        assert_eq!(once("echo talk; printf file > $KBT_OUT"), bytes("file"));
+        assert!(matches!(once("true"), Err(RunFailure::Output(_))));
+        let failed =
+            RunFailure::Failed { status: "exit code 3".to_owned(), stderr: "no such split".to_owned() };
+        assert_eq!(once("echo no such split >&2; exit 3"), Err(failed));
+    }
+
+    #[test]
+    fn a_planted_race_of_one_in_twenty_is_found_by_the_default_plan() {
+        let folder = shell("").scratch.clone();
+        fs::create_dir_all(&folder).unwrap();
+        let count = folder.join("count");
+        let process = shell(&format!(
+            "n=$(cat {0} 2>/dev/null || echo 0); echo $((n + 1)) > {0}; \
+             if [ $((n % 20)) = 17 ]; then printf bad; else printf good$KBT_INPUT_SET; fi",
+            count.display()
+        ));
+        let result = flake(&process, &FlakePlan::default(), &BTreeMap::new(), process.provenance("flake"));
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!((result.finding, result.runs_count), (FlakeFinding::DiffersFromItself, 18));
+    }
+
+    #[test]
+    fn a_run_past_its_limit_is_killed_with_its_descendants() {
+        let mut process = shell("(sleep 0.5; touch \"$KBT_OUT.late\") & sleep 5; printf done");
+        process.limit = Duration::from_millis(200);
+        assert!(matches!(process.run(&[], 0), Err(RunFailure::TimedOut { .. })));
+        std::thread::sleep(Duration::from_millis(600));
+        assert!(!process.scratch.join("out.late").exists());
+    }
+
+    #[test]
+    fn the_device_is_the_one_the_command_names() {
+        let process = shell("echo kbt-device NVIDIA H200; echo kbt-driver 580.1");
+        assert!(process.provenance("flake").device.unwrap().starts_with("host "));
+        process.run(&[], 0).unwrap();
+        let provenance = process.provenance("flake");
+        assert_eq!(
+            (provenance.device.as_deref(), provenance.driver.as_deref()),
+            (Some("NVIDIA H200"), Some("580.1"))
+        );
+    }
+}

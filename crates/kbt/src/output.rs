@@ -1,0 +1,88 @@
+//! Output formats, exit codes and input files, the same for every subcommand.
+#![allow(dead_code, reason = "each subcommand takes what it needs")]
+
+use serde::Serialize;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// The outcome's own schema.
+    Json,
+}
+
+/// Why a command did not end with exit code 0, in the classes that scripts depend on.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Exit 1: a gate or comparison failed; the findings are printed already.
+    Gate,
+    /// Exit 2: bad usage or input.
+    Input(anyhow::Error),
+    /// Exit 3: refused for want of evidence.
+    Refused(String),
+}
+
+impl Failure {
+    /// Exit 2 with a message.
+    pub(crate) fn input(message: impl Into<String>) -> Self {
+        Self::Input(anyhow::anyhow!(message.into()))
+    }
+
+    /// Prints the reason to standard error and gives the exit code.
+    pub(crate) fn report(self) -> ExitCode {
+        match self {
+            Self::Gate => ExitCode::from(1),
+            Self::Input(error) => {
+                eprintln!("kbt: {error:#}");
+                ExitCode::from(2)
+            }
+            Self::Refused(reason) => {
+                eprintln!("kbt: refused: {reason}");
+                ExitCode::from(3)
+            }
+        }
+    }
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Input(error.into())
+    }
+}
+
+/// What a subcommand returns.
+pub(crate) type Outcome = Result<ExitCode, Failure>;
+
+/// Reads a file, or standard input for `-`.
+pub(crate) fn read_input(path: &Path) -> Result<Vec<u8>, Failure> {
+    if path.as_os_str() == "-" {
+        let mut bytes = Vec::new();
+        std::io::stdin().lock().read_to_end(&mut bytes)?;
+        return Ok(bytes);
+    }
+    std::fs::read(path).map_err(|e| Failure::input(format!("{}: {e}", path.display())))
+}
+
+/// Prints a value as JSON, or through `text` for people. A closed pipe is no error.
+pub(crate) fn print<T: Serialize>(format: Format, value: &T, text: impl FnOnce(&T) -> String) -> Outcome {
+    let rendered = match format {
+        Format::Text => text(value),
+        Format::Json => serde_json::to_string_pretty(value)?,
+    };
+    emit(&rendered)
+}
+
+/// Writes text with a closing newline to standard output. A closed pipe is no error.
+pub(crate) fn emit(text: &str) -> Outcome {
+    let mut out = std::io::stdout().lock();
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    match write!(out, "{text}{end}").and_then(|()| out.flush()) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(e.into()),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}

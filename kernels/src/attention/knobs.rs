@@ -1,0 +1,321 @@
+//! The knobs of the attention kernel: their names in the environment, their values, and the preprocessor
+//! definitions they become. The handoff contract is checked here before anything is compiled.
+
+use crate::variant::Variant;
+use std::fmt;
+use std::str::FromStr;
+
+macro_rules! knob {
+    ($(#[$doc:meta])* $name:ident, $variable:literal { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$vdoc])* $variant,)* }
+
+        impl $name {
+            /// The environment variable that sets it.
+            pub const VARIABLE: &'static str = $variable;
+            /// Every value, in the order of its number in the CUDA source.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// Its value as text.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str { match self { $(Self::$variant => $text,)* } }
+
+            /// Its number in the CUDA source.
+            #[must_use]
+            pub const fn code(self) -> u32 { self as u32 }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.write_str(self.as_str()) }
+        }
+
+        impl FromStr for $name {
+            type Err = KnobError;
+            fn from_str(text: &str) -> Result<Self, KnobError> {
+                Self::ALL.iter().copied().find(|v| v.as_str() == text).ok_or_else(|| KnobError::Value {
+                    variable: $variable,
+                    value: text.to_owned(),
+                    accepted: [$($text,)*].join(", "),
+                })
+            }
+        }
+    };
+}
+
+knob! {
+    /// What P and V are multiplied in.
+    PvMode, "KBT_PV_MODE" {
+        /// bf16.
+        Bf16 = "bf16",
+        /// e4m3, P scaled by 2^8.
+        Fp8 = "fp8",
+        /// The NVFP4 grid (codes, scales and products exact), multiplied in bf16.
+        Fp4 = "fp4",
+    }
+}
+knob! {
+    /// How P's scale is found and applied.
+    QuantForm, "KBT_QUANT_FORM" {
+        /// Maximum after exp2, IEEE division.
+        Linear = "linear",
+        /// Maximum after exp2, approximate reciprocal and multiply.
+        LinearRcp = "linear_rcp",
+        /// Maximum before exp2, scale folded into the argument.
+        Log2 = "log2",
+        /// The same with scale and softmax bias folded into one FMA.
+        Log2Fused = "log2_fused",
+    }
+}
+knob! {
+    /// Where P goes.
+    Topology, "KBT_TOPOLOGY" {
+        /// Through shared memory, behind two mbarriers.
+        Smem = "smem",
+        /// Stays in registers as the A operand.
+        Registers = "registers",
+    }
+}
+knob! {
+    /// The order of exp2 and conversion in the source.
+    SourceOrder, "KBT_SOURCE_ORDER" {
+        /// Chunk by chunk.
+        Chunked = "chunked",
+        /// All exp2 first.
+        ExpFirst = "exp_first",
+    }
+}
+knob! {
+    /// How much the kernel records.
+    TraceLevel, "KBT_TRACE" {
+        /// Nothing: the machine code of a kernel without a tracer.
+        Off = "off",
+        /// The compiler barriers of level coarse alone.
+        Barrier = "barrier",
+        /// Waits, arrivals, chunk writes and MMA tiles.
+        Coarse = "coarse",
+        /// Every phase.
+        Detail = "detail",
+    }
+}
+
+/// A knob that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KnobError {
+    /// A value that the knob does not have.
+    #[error("{variable} is `{value}`; accepted: {accepted}")]
+    Value {
+        /// The environment variable.
+        variable: &'static str,
+        /// What it holds.
+        value: String,
+        /// What it may hold.
+        accepted: String,
+    },
+    /// The split breaks the handoff contract.
+    #[error(
+        "split {num}/{den}: the producer signals after {first_chunks} of {chunks} chunks, but the consumer then reads \
+         {first_tiles} of {tiles} MMA tiles"
+    )]
+    Contract {
+        /// Numerator of the split.
+        num: u32,
+        /// Denominator of the split.
+        den: u32,
+        /// Chunks before signal 1.
+        first_chunks: u32,
+        /// Chunks a tile.
+        chunks: u32,
+        /// MMA tiles issued after signal 1.
+        first_tiles: u32,
+        /// MMA tiles in all.
+        tiles: u32,
+    },
+}
+
+/// One setting of every knob.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Knobs {
+    /// What P.V is multiplied in.
+    pub pv_mode: PvMode,
+    /// How P is quantised.
+    pub quant_form: QuantForm,
+    /// Numerator of the split.
+    pub split_num: u32,
+    /// Denominator of the split.
+    pub split_den: u32,
+    /// Stores of P a tile.
+    pub chunks: u32,
+    /// Where P goes.
+    pub topology: Topology,
+    /// Source order.
+    pub source_order: SourceOrder,
+    /// Trace level.
+    pub trace: TraceLevel,
+}
+
+impl Knobs {
+    /// The setting that tuning starts from: the plain form of every knob.
+    #[must_use]
+    pub const fn plain(pv_mode: PvMode) -> Self {
+        Self {
+            pv_mode,
+            quant_form: QuantForm::Linear,
+            split_num: 1,
+            split_den: 2,
+            chunks: 4,
+            topology: Topology::Smem,
+            source_order: SourceOrder::Chunked,
+            trace: TraceLevel::Off,
+        }
+    }
+
+    /// Reads the knobs from variables, the plain setting where one is absent.
+    pub fn from_variables(get: impl Fn(&str) -> Option<String>) -> Result<Self, KnobError> {
+        fn read<T: FromStr<Err = KnobError>>(value: Option<String>, plain: T) -> Result<T, KnobError> {
+            value.map_or(Ok(plain), |v| v.parse())
+        }
+        let whole = |variable: &'static str, plain: u32, accepted: &str, ok: &dyn Fn(u32) -> bool| {
+            let Some(value) = get(variable) else { return Ok(plain) };
+            let error = || KnobError::Value { variable, value: value.clone(), accepted: accepted.to_owned() };
+            value.parse().ok().filter(|v| ok(*v)).ok_or_else(error)
+        };
+        let plain = Self::plain(read(get(PvMode::VARIABLE), PvMode::Bf16)?);
+        let knobs = Self {
+            quant_form: read(get(QuantForm::VARIABLE), plain.quant_form)?,
+            split_num: whole("KBT_SPLIT_NUM", plain.split_num, "1 to 64", &|v| (1..=64).contains(&v))?,
+            split_den: whole("KBT_SPLIT_DEN", plain.split_den, "1 to 64", &|v| (1..=64).contains(&v))?,
+            chunks: whole("KBT_CHUNKS", plain.chunks, "2, 4, 8", &|v| matches!(v, 2 | 4 | 8))?,
+            topology: read(get(Topology::VARIABLE), plain.topology)?,
+            source_order: read(get(SourceOrder::VARIABLE), plain.source_order)?,
+            trace: read(get(TraceLevel::VARIABLE), plain.trace)?,
+            ..plain
+        };
+        knobs.check()?;
+        Ok(knobs)
+    }
+
+    /// MMA tiles along the keys of one P.V step.
+    #[must_use]
+    pub const fn tiles(&self) -> u32 {
+        match self.pv_mode {
+            PvMode::Fp8 => 4,
+            PvMode::Bf16 | PvMode::Fp4 => 8,
+        }
+    }
+
+    /// How many of `k` parts come before signal 1: the kernel's own rounding.
+    #[must_use]
+    pub fn first_part(&self, k: u32) -> u32 {
+        (k * self.split_num / self.split_den).clamp(1, k - 1)
+    }
+
+    /// The handoff contract; P in registers hands nothing over.
+    pub fn check(&self) -> Result<(), KnobError> {
+        let (chunks, tiles) = (self.chunks, self.tiles());
+        let (first_chunks, first_tiles) = (self.first_part(chunks), self.first_part(tiles));
+        if self.topology == Topology::Smem && first_chunks * tiles < first_tiles * chunks {
+            let (num, den) = (self.split_num, self.split_den);
+            return Err(KnobError::Contract { num, den, first_chunks, chunks, first_tiles, tiles });
+        }
+        Ok(())
+    }
+
+    /// The same kernel with the knobs that cannot matter set to their plain values, so that one machine code has
+    /// one name.
+    #[must_use]
+    pub fn canonical(mut self) -> Self {
+        let plain = Self::plain(self.pv_mode);
+        self.quant_form = match (self.pv_mode, self.quant_form) {
+            (PvMode::Bf16, _) | (PvMode::Fp8, QuantForm::LinearRcp) => plain.quant_form,
+            (PvMode::Fp8, QuantForm::Log2Fused) => QuantForm::Log2,
+            (_, form) => form,
+        };
+        if self.topology == Topology::Registers {
+            self.chunks = plain.chunks;
+        }
+        let log2 = matches!(self.quant_form, QuantForm::Log2 | QuantForm::Log2Fused);
+        if self.pv_mode == PvMode::Fp4 && log2 {
+            self.source_order = plain.source_order;
+        }
+        self
+    }
+
+    /// The variant of the source that this setting is.
+    #[must_use]
+    pub fn variant(&self) -> Variant {
+        let k = self.canonical();
+        let (a, b) = (k.split_num, k.split_den);
+        let divisor = gcd(a, b);
+        Variant::new("attention/attention.cu")
+            .with("KBT_PV_MODE", k.pv_mode.code())
+            .with("KBT_QUANT_FORM", k.quant_form.code())
+            .with("KBT_SPLIT_NUM", a / divisor)
+            .with("KBT_SPLIT_DEN", b / divisor)
+            .with("KBT_CHUNKS", k.chunks)
+            .with("KBT_TOPOLOGY", k.topology.code())
+            .with("KBT_SOURCE_ORDER", k.source_order.code())
+            .with("KBT_TRACE_LEVEL", k.trace.code())
+    }
+}
+
+const fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Result<Knobs, KnobError> {
+        Knobs::from_variables(|n| pairs.iter().find(|(k, _)| *k == n).map(|(_, v)| (*v).to_owned()))
+    }
+
+    #[test]
+    fn knobs_are_read_and_bad_values_name_the_variable_and_what_it_takes() {
+        let knobs = read(&[("KBT_PV_MODE", "fp4"), ("KBT_QUANT_FORM", "log2"), ("KBT_CHUNKS", "8")]).unwrap();
+        assert_eq!((knobs.pv_mode, knobs.quant_form, knobs.chunks), (PvMode::Fp4, QuantForm::Log2, 8));
+        for (name, value, says) in [
+            ("KBT_PV_MODE", "fp5", "bf16, fp8, fp4"),
+            ("KBT_CHUNKS", "3", "2, 4, 8"),
+            ("KBT_SPLIT_DEN", "0", "1 to 64"),
+        ] {
+            let error = read(&[(name, value)]).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_split_that_rounds_below_the_consumer_is_refused() {
+        let seven_eighths = [("KBT_SPLIT_NUM", "7"), ("KBT_SPLIT_DEN", "8"), ("KBT_CHUNKS", "4")];
+        assert!(matches!(read(&seven_eighths), Err(KnobError::Contract { first_chunks: 3, first_tiles: 7, .. })));
+        let in_registers = [&seven_eighths[..], &[("KBT_TOPOLOGY", "registers")]].concat();
+        assert!(read(&in_registers).is_ok());
+    }
+
+    #[test]
+    fn every_default_variant_is_a_setting_of_the_knobs() {
+        for (name, variant) in crate::variant::defaults() {
+            let number = |d: &str| variant.defines[d].parse::<usize>().unwrap();
+            let knobs = Knobs {
+                pv_mode: PvMode::ALL[number("KBT_PV_MODE")],
+                quant_form: QuantForm::ALL[number("KBT_QUANT_FORM")],
+                split_num: number("KBT_SPLIT_NUM") as u32,
+                split_den: number("KBT_SPLIT_DEN") as u32,
+                chunks: number("KBT_CHUNKS") as u32,
+                topology: Topology::ALL[number("KBT_TOPOLOGY")],
+                source_order: SourceOrder::ALL[number("KBT_SOURCE_ORDER")],
+                trace: TraceLevel::ALL[number("KBT_TRACE_LEVEL")],
+            };
+            assert_eq!(knobs.variant(), variant, "{name}");
+        }
+    }
+
+    #[test]
+    fn settings_with_one_machine_code_are_one_variant() {
+        let a = read(&[("KBT_SPLIT_NUM", "2"), ("KBT_SPLIT_DEN", "4")]).unwrap();
+        let b = read(&[("KBT_QUANT_FORM", "log2")]).unwrap();
+        assert_eq!(a.variant(), b.variant(), "bf16 has no quantisation, and 2/4 is 1/2");
+    }
+}

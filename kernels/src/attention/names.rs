@@ -1,0 +1,136 @@
+//! The names of the kernel's roles, spans and barriers, and who releases whom: what makes its trace readable.
+//! The order of each table is the numbering of include/kbt/attention.h.
+
+use super::{Knobs, Topology, TraceLevel};
+use kbt_trace::{
+    Barrier, BarrierPurpose as B, Edge, EventName, EventPurpose as E, Level, Releaser, Role, StepRule, TraceInfo, Work,
+};
+
+const LOAD: usize = 0;
+const SOFTMAX: [usize; 2] = [1, 2];
+const PV: usize = 3;
+
+const EVENTS: [(&str, E); 7] = [
+    ("load", E::Plain),
+    ("Q.K^T", E::Plain),
+    ("softmax", E::Plain),
+    ("convert and store P", E::ChunkWrite),
+    ("rescale O", E::Plain),
+    ("P.V", E::Tile),
+    ("epilogue", E::Plain),
+];
+
+const BARRIERS: [(&str, B); 13] = [
+    ("Q full", B::Plain),
+    ("K full", B::Plain),
+    ("K empty", B::Plain),
+    ("V full", B::Plain),
+    ("V empty", B::Plain),
+    ("P first 0", B::First),
+    ("P first 1", B::First),
+    ("P rest 0", B::Rest),
+    ("P rest 1", B::Rest),
+    ("P empty 0", B::Free),
+    ("P empty 1", B::Free),
+    ("row sum 0", B::Plain),
+    ("row sum 1", B::Plain),
+];
+
+const Q_FULL: u16 = 0;
+const K_FULL: u16 = 1;
+const K_EMPTY: u16 = 2;
+const V_FULL: u16 = 3;
+const V_EMPTY: u16 = 4;
+const P_FIRST: u16 = 5;
+const P_REST: u16 = 7;
+const P_EMPTY: u16 = 9;
+const ROW_SUM: u16 = 11;
+
+/// Everything about a trace of the kernel but its records. `None` for a level that records nothing.
+#[must_use]
+pub fn trace_names(knobs: &Knobs, sm_clock_mhz: Option<f64>) -> Option<TraceInfo> {
+    let level = match knobs.trace {
+        TraceLevel::Coarse => Level::Coarse,
+        TraceLevel::Detail => Level::Detail,
+        TraceLevel::Off | TraceLevel::Barrier => return None,
+    };
+    let fused = knobs.topology == Topology::Registers;
+    let mut info = TraceInfo::new(level, sm_clock_mhz);
+    let math = Work { math: true, tensor: true, load: false };
+    info.roles = vec![
+        Role::new("Load", StepRule::Wait(K_EMPTY)).works(Work { load: true, ..Work::default() }),
+        Role::new("Softmax0", StepRule::Wait(K_FULL)).works(math),
+        Role::new("Softmax1", StepRule::Wait(K_FULL)).works(math),
+    ];
+    if !fused {
+        info.roles.push(
+            Role::new("PV", StepRule::Wait(V_FULL)).works(Work { tensor: true, ..Work::default() }),
+        );
+    }
+    info.events = EVENTS.iter().map(|(name, purpose)| EventName::new(*name, *purpose)).collect();
+    info.barriers = BARRIERS.iter().map(|(name, purpose)| Barrier::new(*name, *purpose)).collect();
+    let mut edge = |barrier, arriving, waiting| info.edges.push(Edge { barrier, arriving, waiting });
+    let tma = Releaser::Hardware { issuer: Some(LOAD) };
+    for (wg, &softmax) in (0u16..).zip(&SOFTMAX) {
+        edge(Q_FULL, tma, softmax);
+        edge(K_FULL, tma, softmax);
+        edge(K_EMPTY, Releaser::Role(softmax), LOAD);
+        if fused {
+            edge(V_FULL, tma, softmax);
+            edge(V_EMPTY, Releaser::Role(softmax), LOAD);
+        } else {
+            edge(P_FIRST + wg, Releaser::Role(softmax), PV);
+            edge(P_REST + wg, Releaser::Role(softmax), PV);
+            edge(P_EMPTY + wg, Releaser::Role(PV), softmax);
+            edge(ROW_SUM + wg, Releaser::Role(softmax), PV);
+        }
+    }
+    if !fused {
+        edge(V_FULL, tma, PV);
+        edge(V_EMPTY, Releaser::Role(PV), LOAD);
+    }
+    Some(info)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attention::PvMode;
+
+    /// The numbers in the C header are the positions in the tables here.
+    #[test]
+    fn names_stand_where_the_header_numbers_them() {
+        let header = include_str!("../../include/kbt/attention.h");
+        let number = |name: &str| -> usize {
+            let line = header.lines().find(|l| l.contains(&format!(" {name} "))).unwrap();
+            line.split_whitespace().last().unwrap().parse().unwrap()
+        };
+        for (name, at) in [
+            ("KBT_EVENT_QK", "Q.K^T"),
+            ("KBT_EVENT_P_CHUNKS", "convert and store P"),
+            ("KBT_EVENT_PV", "P.V"),
+            ("KBT_EVENT_EPILOGUE", "epilogue"),
+        ] {
+            assert_eq!(EVENTS[number(name)].0, at);
+        }
+        for (name, at) in [
+            ("KBT_BARRIER_K_FULL", "K full"),
+            ("KBT_BARRIER_V_EMPTY", "V empty"),
+            ("KBT_BARRIER_P_FIRST_1", "P first 1"),
+            ("KBT_BARRIER_P_REST_0", "P rest 0"),
+            ("KBT_BARRIER_P_EMPTY_1", "P empty 1"),
+            ("KBT_BARRIER_L_FULL_0", "row sum 0"),
+        ] {
+            assert_eq!(BARRIERS[number(name)].0, at);
+        }
+        assert_eq!((number("KBT_ROLE_LOAD"), number("KBT_ROLE_PV")), (LOAD, PV));
+    }
+
+    #[test]
+    fn a_level_that_records_nothing_has_no_names() {
+        let knobs = Knobs::plain(PvMode::Bf16);
+        assert!(trace_names(&knobs, None).is_none());
+        let info = trace_names(&Knobs { trace: TraceLevel::Coarse, ..knobs }, Some(1980.0)).unwrap();
+        assert_eq!((info.roles.len(), info.barriers.len()), (4, 13));
+    }
+}
