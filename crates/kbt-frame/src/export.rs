@@ -67,7 +67,12 @@ pub fn export(dir: &Path, out: Option<&Path>) -> Result<Exported, FrameError> {
 }
 
 /// Writes beside the file and renames, so that a reader sees the old one or the new one.
-fn write(path: &Path, name: &str, frame: &mut DataFrame, metadata: &[(&str, &str)]) -> Result<(), FrameError> {
+fn write(
+    path: &Path,
+    name: &str,
+    frame: &mut DataFrame,
+    metadata: &[(&str, &str)],
+) -> Result<(), FrameError> {
     let partial = path.with_extension("parquet.partial");
     let file = File::create(&partial).map_err(FrameError::io(&partial))?;
     let metadata = metadata.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();

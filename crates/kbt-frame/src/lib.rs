@@ -15,7 +15,9 @@ mod layout;
 mod run;
 mod table;
 
-pub use compare::{Change, Comparison, Counts, Difference, NotCompared, Noise, OneSided, Rule, Side, compare};
+pub use compare::{
+    Change, Comparison, Counts, Difference, Noise, NotCompared, OneSided, Rule, Side, compare,
+};
 pub use error::FrameError;
 pub use export::{Exported, Written, export};
 pub use run::{Run, RunSpec, StepFile};

@@ -2,7 +2,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool prints")]
 
 use clap::{Parser, Subcommand, ValueEnum};
-use kbt_frame::{compare, export};
+use kbt_frame::{Missing, compare, export};
 use std::error::Error;
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
@@ -66,11 +66,18 @@ fn run(command: Command) -> Result<String, Box<dyn Error>> {
     match command {
         Command::Export { run, out } => {
             let exported = export(&run, out.as_deref())?;
-            for missing in &exported.missing {
-                eprintln!("kbt-frame: no {missing}");
+            for (why, tables) in by_reason(&exported.missing) {
+                eprintln!("kbt-frame: no {}: {why}", tables.join(", "));
             }
             let line = |w: &kbt_frame::Written| {
-                format!("{}  {} rows, {} columns: {}\n", w.path.display(), w.rows, w.columns, w.about)
+                let rows = if w.rows == 1 { "row" } else { "rows" };
+                format!(
+                    "{}: {} {rows} of {} columns, each {}\n",
+                    w.path.display(),
+                    w.rows,
+                    w.columns,
+                    w.about
+                )
             };
             Ok(exported.written.iter().map(line).collect())
         }
@@ -82,6 +89,18 @@ fn run(command: Command) -> Result<String, Box<dyn Error>> {
             }
         }
     }
+}
+
+/// The tables that are missing for one reason, together.
+fn by_reason(missing: &[Missing]) -> Vec<(&str, Vec<&str>)> {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for m in missing {
+        match reasons.iter_mut().find(|(why, _)| *why == m.why) {
+            Some((_, tables)) => tables.push(m.table),
+            None => reasons.push((&m.why, vec![m.table])),
+        }
+    }
+    reasons
 }
 
 /// Writes to standard output. A closed pipe is no error.

@@ -71,8 +71,8 @@ impl Run {
         let Some(bytes) = read_if_there(&file)? else { return Err(FrameError::NotARun(dir.to_owned())) };
         let value = parse(&file, &bytes)?;
         check_schema(&file, "schema", &value, "kbt.run/1")?;
-        let spec = serde_json::from_value(value)
-            .map_err(|e| FrameError::damaged(&file, ".", e.to_string()))?;
+        let spec =
+            serde_json::from_value(value).map_err(|e| FrameError::damaged(&file, ".", e.to_string()))?;
         let mut run = Self { dir: dir.to_owned(), spec, steps: BTreeMap::new(), profile: profile(dir)? };
         for (step, digest) in finished(&dir.join("journal.jsonl"))? {
             let path = run.step_path(step);
@@ -95,7 +95,10 @@ impl Run {
     /// The outcome of the rates leaves their spread to the profile that it was made from: here they come together.
     fn add_spreads(&mut self) {
         let profile = self.profile.as_ref().and_then(|p| p["rates"].as_array());
-        let rates = self.steps.get_mut(&Step::Rates).and_then(|f| f.value["outcome"]["rates"].as_array_mut());
+        let rates = self
+            .steps
+            .get_mut(&Step::Rates)
+            .and_then(|f| f.value.pointer_mut("/outcome/rates")?.as_array_mut());
         let (Some(profile), Some(rates)) = (profile, rates) else { return };
         for rate in rates.iter_mut().filter_map(Value::as_object_mut) {
             let same = |row: &&Value| {
@@ -163,7 +166,8 @@ fn finished(path: &Path) -> Result<BTreeMap<Step, String>, FrameError> {
         };
         match event["event"].as_str() {
             Some("step_finished") => {
-                let digest = event["digest"].as_str().ok_or_else(|| damaged("`digest` is no text".to_owned()))?;
+                let digest =
+                    event["digest"].as_str().ok_or_else(|| damaged("`digest` is no text".to_owned()))?;
                 steps.insert(step(&event["step"])?, digest.to_owned());
             }
             Some("sent_back") => {

@@ -25,7 +25,7 @@ pub struct DeviceInfo {
     pub l2_bytes: u64,
     /// Most shared memory a block can ask for, in bytes.
     pub smem_optin: u32,
-    /// Highest SM clock in MHz.
+    /// Highest SM clock in MHz; 0 where neither the driver nor NVML states it.
     pub max_sm_clock_mhz: f64,
     /// Highest memory clock in MHz.
     pub max_memory_clock_mhz: f64,
@@ -77,6 +77,10 @@ impl DeviceInfo {
         let name = text("cuDeviceGetName", |p, n| unsafe { sys::cuDeviceGetName(p, n, device) })?;
         // SAFETY: as above.
         let bus = text("cuDeviceGetPCIBusId", |p, n| unsafe { sys::cuDeviceGetPCIBusId(p, n, device) })?;
+        let monitor = Monitor::for_bus_id(&bus);
+        // Newer drivers may state no clock here.
+        let stated = f64::from(get(A::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?) / 1e3;
+        let max_sm_clock_mhz = if stated > 0.0 { stated } else { monitor.max_sm_clock_mhz().unwrap_or(0.0) };
         Ok(Self {
             ordinal,
             name,
@@ -86,10 +90,10 @@ impl DeviceInfo {
             ),
             sm_count: get(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
             cuda_version: (cuda / 1000, cuda % 1000 / 10),
-            driver_version: Monitor::for_bus_id(&bus).driver_version(),
+            driver_version: monitor.driver_version(),
             l2_bytes: u64::from(get(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?),
             smem_optin: get(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
-            max_sm_clock_mhz: f64::from(get(A::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?) / 1e3,
+            max_sm_clock_mhz,
             max_memory_clock_mhz: f64::from(get(A::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?) / 1e3,
             memory_bytes: memory as u64,
             pci_bus_id: bus,

@@ -129,6 +129,7 @@ nvml! {
     init = b"nvmlInit_v2\0": fn();
     by_bus_id = b"nvmlDeviceGetHandleByPciBusId_v2\0": fn(*const c_char, *mut Handle);
     driver_version = b"nvmlSystemGetDriverVersion\0": fn(*mut c_char, c_uint);
+    max_clock = b"nvmlDeviceGetMaxClockInfo\0": fn(Handle, c_uint, *mut c_uint);
     clock = b"nvmlDeviceGetClockInfo\0": fn(Handle, c_uint, *mut c_uint);
     power = b"nvmlDeviceGetPowerUsage\0": fn(Handle, *mut c_uint);
     temperature = b"nvmlDeviceGetTemperature\0": fn(Handle, c_uint, *mut c_uint);
@@ -189,6 +190,16 @@ impl Monitor {
                 .map(ThrottleReason::from_bits),
             compute_processes: device.processes(),
         }
+    }
+
+    /// The highest SM clock in MHz.
+    #[must_use]
+    pub fn max_sm_clock_mhz(&self) -> Option<f64> {
+        // SAFETY: called with a handle of NVML's and an output that outlives the call.
+        let call = |f: unsafe extern "C" fn(Handle, c_uint, *mut c_uint) -> Status, handle, out| unsafe {
+            f(handle, CLOCK_SM, out)
+        };
+        self.device?.number(|n| n.max_clock, call).map(f64::from)
     }
 
     /// The driver's version, for example `580.159.04`.

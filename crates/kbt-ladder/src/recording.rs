@@ -277,7 +277,10 @@ pub fn import(run: &Path, into: &Path, meta: &RecordingMeta) -> Result<Vec<PathB
     std::fs::write(&path, yaml).map_err(io(&path))?;
     written.push(path);
     let (from, to) = (run.join(PROFILE_FILE), into.join(PROFILE_FILE));
-    std::fs::copy(&from, &to).map_err(io(&from))?;
+    let text = std::fs::read_to_string(&from).map_err(io(&from))?;
+    let mut profile = DeviceProfile::from_yaml(&text, &from.display().to_string())?;
+    profile.name.clone_from(&meta.name);
+    std::fs::write(&to, profile.to_yaml()?).map_err(io(&to))?;
     written.push(to);
     Ok(written)
 }

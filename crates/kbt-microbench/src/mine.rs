@@ -293,19 +293,9 @@ mod tests {
         }
         let tools = Toolchain::find().unwrap();
         let spec = Spec::embedded().unwrap();
-        let names = [
-            "fma.rn.f32",
-            "lop3.b32",
-            "mul.hi.u32",
-            "ex2.approx.ftz.f32",
-            "cvt.rn.bf16x2.f32",
-            "shfl.sync.bfly.b32",
-        ];
+        let names = ["fma.rn.f32", "ex2.approx.ftz.f32", "cvt.rn.bf16x2.f32"];
         // NVIDIA's throughput tables and published measurements; EX2 doubled on sm_103.
-        for (arch, expect) in [
-            (Arch::SM_90A, [128.0, 64.0, 32.0, 16.0, 64.0, 32.0]),
-            (Arch::SM_103A, [128.0, 64.0, 32.0, 32.0, 64.0, 32.0]),
-        ] {
+        for (arch, expect) in [(Arch::SM_90A, [128.0, 16.0, 64.0]), (Arch::SM_103A, [128.0, 32.0, 64.0])] {
             let (profile, _) = mine(&spec, arch, &tools, &|n| names.contains(&n)).unwrap();
             for (name, lanes) in names.iter().zip(expect) {
                 assert_eq!(profile.rate(name).unwrap().lanes_per_clk_sm, Some(lanes), "{name} on {arch}");

@@ -46,15 +46,25 @@ pub fn clean_rates(all: &[Measured]) -> CleanRates {
     rates
 }
 
-/// The clean rate of a companion: its own, or that of the plain mnemonic (`IMAD` for `IMAD.MOV.U32`).
-fn with_plain(rates: &CleanRates, all: &[Measured]) -> CleanRates {
+/// The rate of a companion that is no row of its own: that of the plain mnemonic (`IMAD` for `IMAD.MOV.U32`), or
+/// of others with the same base mnemonic (`ISETP.GE.AND` for `ISETP.NE.AND`) where those agree.
+fn relative(rates: &CleanRates, opcode: &str) -> Option<f64> {
+    let base = |o: &str| o.split('.').next().unwrap_or_default().to_owned();
+    let plain = base(opcode);
+    rates.get(&plain).copied().or_else(|| {
+        let kin: Vec<f64> = rates.iter().filter(|(o, _)| base(o) == plain).map(|(_, r)| *r).collect();
+        let (low, high) = (kin.iter().copied().reduce(f64::min)?, kin.iter().copied().reduce(f64::max)?);
+        (high <= low * 1.03).then_some(low)
+    })
+}
+
+fn with_relatives(rates: &CleanRates, all: &[Measured]) -> CleanRates {
     let mut more = rates.clone();
-    for m in all {
-        for companion in m.prepared.verified.iter().flat_map(|v| v.code.companions()) {
-            let plain = companion.opcode.split('.').next().unwrap_or_default();
-            if let (false, Some(rate)) = (more.contains_key(&companion.opcode), rates.get(plain).copied()) {
-                more.insert(companion.opcode.clone(), rate);
-            }
+    for companion in all.iter().flat_map(|m| &m.prepared.verified).flat_map(|v| v.code.companions()) {
+        if let (false, Some(rate)) =
+            (rates.contains_key(&companion.opcode), relative(rates, &companion.opcode))
+        {
+            more.insert(companion.opcode.clone(), rate);
         }
     }
     more
@@ -63,14 +73,24 @@ fn with_plain(rates: &CleanRates, all: &[Measured]) -> CleanRates {
 /// The rows of all instructions, in the order of the forms, and the reasoning behind each.
 #[must_use]
 pub fn rate_rows(all: &[Measured]) -> (Vec<RateRow>, Vec<Note>) {
-    let rates = with_plain(&clean_rates(all), all);
+    let mut rates = clean_rates(all);
+    // What could be solved with the clean rates is known for what needs it in turn (a vote needs a compare).
+    for row in rows_with(all, &with_relatives(&rates, all)).0 {
+        if let (Some(opcode), Some(lanes)) = (row.opcode, row.lanes_per_clk_sm) {
+            rates.entry(opcode).or_insert(32.0 / lanes);
+        }
+    }
+    rows_with(all, &with_relatives(&rates, all))
+}
+
+fn rows_with(all: &[Measured], rates: &CleanRates) -> (Vec<RateRow>, Vec<Note>) {
     let (mut rows, mut notes) = (Vec::new(), Vec::new());
     let single: Vec<&Measured> = all.iter().filter(|m| m.prepared.parts.len() == 1).collect();
     let mut rest = &single[..];
     while let Some(first) = rest.first() {
         let entry = &first.prepared.parts[0].entry;
         let forms = rest.iter().take_while(|m| m.prepared.parts[0].entry == *entry).count();
-        let (row, note) = rate_row(&rest[..forms], &rates);
+        let (row, note) = rate_row(&rest[..forms], rates);
         rows.push(row);
         notes.push(note);
         rest = &rest[forms..];
@@ -245,6 +265,10 @@ mod tests {
             ("F2FP.X", ("alu", 2.0)),
             ("PRMT", ("alu", 2.0)),
             ("FFMA", ("fma", 1.0)),
+            ("SEL", ("alu", 2.0)),
+            ("ISETP.GE.AND", ("alu", 2.0)),
+            ("ISETP.NE.AND", ("alu", 2.0)),
+            ("VOTE.ANY", ("alu", 2.0)),
         ];
         let mut model = Model { prepared: &p, pipes: pipes.into(), latency: 4.0, overhead: 12.0 };
         let rate = measure(&p, &mut model);
@@ -269,6 +293,21 @@ mod tests {
         assert!(notes[2].reasoning[0].contains("net of 1 PRMT"), "{:?}", notes[2]);
         assert_eq!((rows[0].latency_clk, rows[2].latency_clk), (Some(8.0), None));
         assert!(rows[0].provenance.by.contains("128 and 256 MUFU.EX2"), "{}", rows[0].provenance.by);
+    }
+
+    #[test]
+    fn what_was_solved_serves_what_needs_it_and_relatives_stand_in_where_they_agree() {
+        // `cmp` is solved with `sel`; `vote` needs a relative of `cmp`.
+        let all = [
+            measured("sel", "SEL", &[("SEL", 1.0)]),
+            measured("cmp", "ISETP", &[("ISETP.GE.AND", 1.0), ("SEL", 1.0)]),
+            measured("vote", "VOTE", &[("VOTE.ANY", 1.0), ("ISETP.NE.AND", 1.0)]),
+        ];
+        let (rows, _) = rate_rows(&all);
+        let lanes: Vec<_> = rows.iter().map(|r| r.lanes_per_clk_sm).collect();
+        assert_eq!(lanes, [Some(64.0); 3], "{:?}", rows.iter().map(|r| &r.refused).collect::<Vec<_>>());
+        let apart: CleanRates = [("IMAD.HI".to_owned(), 1.0), ("IMAD.WIDE".to_owned(), 0.5)].into();
+        assert_eq!(relative(&apart, "IMAD.MOV"), None);
     }
 
     #[test]

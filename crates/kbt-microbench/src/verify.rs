@@ -213,7 +213,9 @@ pub fn check_pair(small: &Window, large: &Window, meant: &[Meant<'_>]) -> Result
         if is_memory(opcode) && !target && !memory {
             return Err(WindowError::Memory(opcode.clone()));
         }
-        if !target {
+        let issue_only = [large, small].iter().any(|w| w.pipes.get(opcode) == Some(&None));
+        // How many NOPs spell out a wait is the scheduler's choice at each place.
+        if !target && !issue_only {
             let (at_first, added) = kinds.entry(kind_of_work(opcode)).or_default();
             *at_first += count(small);
             *added += n;
@@ -371,9 +373,9 @@ mod tests {
         let other = window("MUFU.EX2 R4, R4", 16, &["FMUL R4, R4, R5"; 60]);
         let error = compare(&window("MUFU.EX2 R4, R4", 8, &["FMUL R4, R4, R5"; 80]), &other, &ex2, 8);
         assert!(matches!(error, Err(WindowError::Uneven(-20, ..))), "{error:?}");
-        let branchy = Window::find(&listing(&["MUFU.EX2 R4, R4"; 16], &["@P1 BRA `(.L_x_0)"])).unwrap();
-        let plain = Window::find(&listing(&["MUFU.EX2 R4, R4"; 8], &[])).unwrap();
-        assert!(compare(&plain, &branchy, &ex2, 8).is_err());
+        let peeled = Window::find(&listing(&["MUFU.EX2 R4, R4"; 16], &["MUFU.EX2 R4, R4"; 8])).unwrap();
+        let error = compare(&window("MUFU.EX2 R4, R4", 8, &[]), &peeled, &ex2, 8);
+        assert!(matches!(error, Err(WindowError::Edge(_))), "{error:?}");
     }
 
     #[test]

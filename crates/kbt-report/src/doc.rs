@@ -14,7 +14,13 @@ pub(crate) enum Inline {
     Code(String),
     Strong(String),
     /// A number with its interval, and how it is known.
-    Number { text: String, spread: Option<String>, source: Source },
+    Number {
+        text: String,
+        spread: Option<String>,
+        source: Source,
+    },
+    /// What goes with a number or a name, smaller.
+    Aside(String),
     /// How something is known, without a number.
     Badge(Source),
     /// Where a class of fix stands.
@@ -24,7 +30,10 @@ pub(crate) enum Inline {
     /// A word with a mark: good or bad.
     Mark(Mark, String),
     /// A link to a section.
-    Link { to: &'static str, text: String },
+    Link {
+        to: &'static str,
+        text: String,
+    },
 }
 
 /// A mark before a word, so that nothing hangs on colour.
@@ -45,11 +54,22 @@ pub(crate) struct Source {
 /// A line of text.
 pub(crate) type Line = Vec<Inline>;
 
-/// A column's title and whether it holds numbers.
+/// A column's title and what it holds.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Column {
     pub(crate) title: String,
-    pub(crate) numeric: bool,
+    pub(crate) holds: Holds,
+}
+
+/// What a column holds, which is how much room it gets and where its text stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Holds {
+    /// A word or a few.
+    Words,
+    /// A sentence or more.
+    Prose,
+    /// Numbers.
+    Numbers,
 }
 
 /// A row of a table.
@@ -97,9 +117,16 @@ pub(crate) enum Block {
     /// The list of sources that badges link to, with the number of each.
     Sources(Vec<(usize, Provenance)>),
     /// Details that are closed at first.
-    Fold { title: Line, blocks: Vec<Self> },
+    Fold {
+        title: Line,
+        blocks: Vec<Self>,
+    },
     /// The one thing to read.
-    Lead { kicker: String, text: Line, blocks: Vec<Self> },
+    Lead {
+        kicker: String,
+        text: Line,
+        blocks: Vec<Self>,
+    },
 }
 
 /// A section.
@@ -190,6 +217,11 @@ pub(crate) fn code(t: impl Into<String>) -> Inline {
     Inline::Code(t.into())
 }
 
+/// What goes with what stands before it, smaller.
+pub(crate) fn aside(t: impl Into<String>) -> Inline {
+    Inline::Aside(t.into())
+}
+
 /// Text to stand out.
 pub(crate) fn strong(t: impl Into<String>) -> Inline {
     Inline::Strong(t.into())
@@ -251,9 +283,16 @@ impl Append<Option<Inline>> for Line {
 }
 
 impl Table {
-    /// A table; a column title that starts with `#` is of numbers.
+    /// A table; a column title that starts with `#` is of numbers, with `~` of prose.
     pub(crate) fn new(caption: impl Into<String>, columns: &[&str]) -> Self {
-        let column = |t: &&str| Column { title: t.trim_start_matches('#').to_owned(), numeric: t.starts_with('#') };
+        let column = |t: &&str| {
+            let (holds, title) = match (t.strip_prefix('#'), t.strip_prefix('~')) {
+                (Some(title), _) => (Holds::Numbers, title),
+                (_, Some(title)) => (Holds::Prose, title),
+                (None, None) => (Holds::Words, *t),
+            };
+            Column { title: title.to_owned(), holds }
+        };
         Self { caption: caption.into(), columns: columns.iter().map(column).collect(), rows: Vec::new() }
     }
 

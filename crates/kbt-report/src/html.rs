@@ -1,7 +1,7 @@
 //! The document as one HTML file that loads nothing: styles, plots and the little script are in it. What it says is
 //! decided elsewhere.
 
-use crate::doc::{Block, Document, Inline, Line, Mark, Plot, Row, Section, Source, Table};
+use crate::doc::{Block, Document, Holds, Inline, Line, Mark, Plot, Row, Section, Source, Table};
 use crate::run::Origin;
 use kbt_evidence::{Known, Provenance, Standing};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -102,8 +102,8 @@ fn table(t: &Table) -> Markup {
                 caption { (t.caption) }
                 thead {
                     tr {
-                        @for c in &t.columns { th.num[c.numeric] scope="col" { (c.title) } }
-                        @if known { th scope="col" { "known" } }
+                        @for c in &t.columns { th class=[class(c.holds)] scope="col" { (c.title) } }
+                        @if known { th scope="col" { "Known" } }
                     }
                 }
                 tbody { @for r in &t.rows { (row(t, r, known)) } }
@@ -112,10 +112,18 @@ fn table(t: &Table) -> Markup {
     }
 }
 
+const fn class(holds: Holds) -> Option<&'static str> {
+    match holds {
+        Holds::Words => None,
+        Holds::Prose => Some("prose"),
+        Holds::Numbers => Some("num"),
+    }
+}
+
 fn row(t: &Table, r: &Row, known: bool) -> Markup {
     html! {
         tr.marked[r.marked] {
-            @for (c, cell) in t.columns.iter().zip(&r.cells) { td.num[c.numeric] { (line(cell)) } }
+            @for (c, cell) in t.columns.iter().zip(&r.cells) { td class=[class(c.holds)] { (line(cell)) } }
             @if known { td.known { @for s in &r.known { (badge(*s)) " " } } }
         }
     }
@@ -157,6 +165,7 @@ fn inline(i: &Inline) -> Markup {
             @if let Some(s) = spread { span.spread { "(" (s) ")" } " " }
             (badge(*source))
         },
+        Inline::Aside(t) => html! { " " span.spread { "(" (t) ")" } },
         Inline::Badge(source) => badge(*source),
         Inline::Standing(s) => {
             let (class, mark) = match s {
@@ -179,7 +188,7 @@ fn inline(i: &Inline) -> Markup {
             };
             html! { span class={ "mark " (class) } { span aria-hidden="true" { (sign) } " " (word) } }
         }
-        Inline::Link { to, text } => html! { a href={ "#" (to) } { (text) } },
+        Inline::Link { to, text } => html! { a.ref href={ "#" (to) } { (text) } },
     }
 }
 

@@ -1,7 +1,7 @@
 //! The document as Markdown: what GitHub, a terminal pager and a mail show alike. Plots are left to the HTML file; the
 //! tables behind them are here.
 
-use crate::doc::{Block, Document, Inline, Line, Mark, Section, Source, Table};
+use crate::doc::{Block, Document, Holds, Inline, Line, Mark, Section, Source, Table};
 use crate::html::{origin, particulars};
 use std::fmt::Write as _;
 
@@ -47,7 +47,8 @@ fn block(out: &mut String, b: &Block) {
         Block::Sources(list) => list.iter().try_for_each(|(id, p)| {
             let more = particulars(p);
             let more = if more.is_empty() { String::new() } else { format!(" ({})", more.join(", ")) };
-            let from = if p.inputs.is_empty() { String::new() } else { format!("; from {}", p.inputs.join("; ")) };
+            let from =
+                if p.inputs.is_empty() { String::new() } else { format!("; from {}", p.inputs.join("; ")) };
             writeln!(out, "- **s{id}** {}: {}{}{}", p.kind, escape(&p.by), escape(&more), escape(&from))
         }),
         Block::Fold { title, blocks: inner } => {
@@ -65,11 +66,12 @@ fn block(out: &mut String, b: &Block) {
 
 fn table(out: &mut String, t: &Table) -> std::fmt::Result {
     let known = t.has_known();
-    let extra = if known { " known |" } else { "" };
+    let extra = if known { " Known |" } else { "" };
     let titles: Vec<String> = t.columns.iter().map(|c| escape(&c.title)).collect();
     writeln!(out, "{}:\n", escape(&t.caption))?;
     writeln!(out, "| {} |{extra}", titles.join(" | "))?;
-    let rules: Vec<&str> = t.columns.iter().map(|c| if c.numeric { "---:" } else { "---" }).collect();
+    let rules: Vec<&str> =
+        t.columns.iter().map(|c| if c.holds == Holds::Numbers { "---:" } else { "---" }).collect();
     writeln!(out, "| {} |{}", rules.join(" | "), if known { " --- |" } else { "" })?;
     for r in &t.rows {
         let mut cells: Vec<String> = r.cells.iter().map(|c| line(c).replace('|', "\\|")).collect();
@@ -95,6 +97,7 @@ fn inline(i: &Inline) -> String {
             let spread = spread.as_ref().map_or_else(String::new, |s| format!(" ({s})"));
             format!("{}{} {}", escape(text), escape(&spread), badge(*source))
         }
+        Inline::Aside(t) => format!(" ({})", escape(t)),
         Inline::Badge(s) => badge(*s),
         Inline::Standing(s) => format!("**{s}**"),
         Inline::Origin(o) => origin(*o).1.to_owned(),

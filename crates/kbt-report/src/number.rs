@@ -9,7 +9,11 @@ const DIGITS: i32 = 4;
 /// A number without a unit.
 pub(crate) fn plain(value: f64) -> String {
     if !value.is_finite() {
-        return if value.is_nan() { "not a number".into() } else { format!("{}∞", if value < 0.0 { "−" } else { "" }) };
+        return if value.is_nan() {
+            "not a number".into()
+        } else {
+            format!("{}∞", if value < 0.0 { "−" } else { "" })
+        };
     }
     let magnitude = value.abs();
     if magnitude != 0.0 && !(1e-3..1e9).contains(&magnitude) {
@@ -68,7 +72,7 @@ pub(crate) fn in_unit(value: f64, unit: Unit) -> String {
         Unit::Bytes | Unit::BytesPerSecond | Unit::Flop | Unit::FlopPerSecond => si(value, unit.symbol()),
         Unit::Microseconds => time(value),
         Unit::Seconds => time(value * 1e6),
-        Unit::Ratio => ratio(value),
+        Unit::Ratio => trimmed(&format!("{value:.3}")),
         Unit::Percent => of_percent(value),
         Unit::RelativeError => scientific(value),
         Unit::Count => plain(value),
@@ -110,7 +114,11 @@ pub(crate) fn si(value: f64, symbol: &str) -> String {
 }
 
 fn trimmed(text: &str) -> String {
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text.to_owned() }
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text.to_owned()
+    }
 }
 
 /// Thousands apart, from five digits on.
@@ -161,7 +169,7 @@ mod tests {
             (412.35, Unit::Microseconds, "412.4 µs"),
             (12_345.0, Unit::Microseconds, "12.35 ms"),
             (2.5e-6, Unit::Seconds, "2.5 µs"),
-            (0.8123, Unit::Ratio, "0.812×"),
+            (0.8123, Unit::Ratio, "0.812"),
             (4.868, Unit::Percent, "4.87 %"),
             (0.002_34, Unit::RelativeError, "2.34e-3"),
             (2317.6, Unit::Cycles, "2318 clk"),
@@ -176,7 +184,11 @@ mod tests {
     #[test]
     fn a_spread_says_what_it_is() {
         let p = kbt_evidence::Provenance::assumed("x");
-        let f = Figure::new("t", 400.0, Unit::Microseconds, p).with_spread(398.0, 405.0, "p10 to p90 of 30 launches");
+        let f = Figure::new("t", 400.0, Unit::Microseconds, p).with_spread(
+            398.0,
+            405.0,
+            "p10 to p90 of 30 launches",
+        );
         assert_eq!(spread(&f).unwrap(), "398 µs to 405 µs, p10 to p90 of 30 launches");
     }
 }

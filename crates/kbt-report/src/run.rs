@@ -3,14 +3,14 @@
 
 use kbt_evidence::{FixClass, Known, Provenance, Standing, Step, Verdict};
 use kbt_microbench::outcome::RatesOutcome;
-type AlgebraOutcome = Value; //TMP
+use kbt_quant::outcome::AlgebraOutcome;
 use kbt_roofline::TriageOutcome;
 use kbt_sass::outcome::ScheduleOutcome;
 use kbt_split::SplitOutcome;
 use kbt_trace::outcome::TraceOutcome;
 use kbt_validate::outcome::ValidateOutcome;
-use serde::de::DeserializeOwned;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -216,7 +216,7 @@ impl Run {
             rates: steps.read(Step::Rates, kbt_microbench::outcome::SCHEMA)?,
             trace: steps.read(Step::Trace, kbt_trace::outcome::SCHEMA)?,
             schedule: steps.read(Step::Schedule, kbt_sass::outcome::SCHEMA)?,
-            algebra: steps.read(Step::Algebra, "kbt.quant/1")?,
+            algebra: steps.read(Step::Algebra, kbt_quant::outcome::SCHEMA)?,
             handoff: steps.read(Step::Handoff, kbt_split::outcome::SCHEMA)?,
             validate: steps.read(Step::Validate, kbt_validate::SCHEMA)?,
             facts,
@@ -244,7 +244,9 @@ impl Steps<'_> {
         };
         let Some((file, bytes)) = read_json::<StepFile>(&path)? else {
             return match digest {
-                Some(_) => Err(damaged(&path, ".", &"missing, though the journal says that the step finished")),
+                Some(_) => {
+                    Err(damaged(&path, ".", &"missing, though the journal says that the step finished"))
+                }
                 None => Ok(None),
             };
         };
@@ -300,8 +302,13 @@ fn journal(path: &Path) -> Result<Option<BTreeMap<Step, String>>, ReportError> {
     #[derive(Deserialize)]
     #[serde(tag = "event", rename_all = "snake_case")]
     enum Event {
-        StepFinished { step: Step, digest: String },
-        SentBack { conflict: Conflict },
+        StepFinished {
+            step: Step,
+            digest: String,
+        },
+        SentBack {
+            conflict: Conflict,
+        },
         #[serde(other)]
         Other,
     }
@@ -310,7 +317,8 @@ fn journal(path: &Path) -> Result<Option<BTreeMap<Step, String>>, ReportError> {
     for (number, line) in text.split_inclusive('\n').enumerate() {
         // A torn last line is what a kill leaves.
         let Some(line) = line.strip_suffix('\n') else { break };
-        let event = serde_json::from_str(line).map_err(|e| damaged(path, &format!("line {}", number + 1), &e))?;
+        let event =
+            serde_json::from_str(line).map_err(|e| damaged(path, &format!("line {}", number + 1), &e))?;
         match event {
             Event::StepFinished { step, digest } => {
                 finished.insert(step, digest);

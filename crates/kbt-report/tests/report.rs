@@ -2,19 +2,243 @@
 
 mod support;
 
-use std::path::PathBuf;
+use kbt_evidence::Step;
+use kbt_report::ReportError;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use support::outcomes;
 
-/// Kept in the build folder, so that the page can be looked at.
+/// Kept in the build folder, so that a page can be looked at.
 fn folder(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("kbt-report").join(name)
 }
 
+fn full(name: &str) -> (PathBuf, String, String) {
+    let dir = folder(name);
+    support::write_run(&dir, &outcomes::all());
+    let (html, markdown) = kbt_report::render(&dir).unwrap();
+    (dir, html, markdown)
+}
+
+/// The made-up run with one step's file changed.
+fn changed(name: &str, step: Step, change: impl FnOnce(&mut Value)) -> PathBuf {
+    let dir = folder(name);
+    let mut steps = outcomes::all();
+    change(&mut steps.iter_mut().find(|(s, _)| *s == step).unwrap().1);
+    support::write_run(&dir, &steps);
+    dir
+}
+
 #[test]
-fn a_full_run_gives_both_files() {
+fn a_full_run_gives_both_files_soon_and_small() {
     let dir = folder("20261130T130509Z-fp4");
-    support::full(&dir);
+    support::write_run(&dir, &outcomes::all());
+    let start = Instant::now();
     let written = kbt_report::write(&dir).unwrap();
-    let html = std::fs::read_to_string(&written.html).unwrap();
-    assert!(html.len() < 2_000_000, "{}", html.len());
-    println!("{}", written.html.display());
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    let html = std::fs::metadata(&written.html).unwrap().len();
+    assert!((50_000..2_000_000).contains(&html), "{html} bytes");
+    assert!(std::fs::read_to_string(&written.markdown).unwrap().starts_with("# attention, P·V in fp4\n"));
+    let partial = std::fs::read_dir(&dir)
+        .unwrap()
+        .any(|f| f.unwrap().path().extension().is_some_and(|e| e == "partial"));
+    assert!(!partial);
+}
+
+#[test]
+fn the_markdown_reads_well() {
+    let dir = folder("markdown");
+    let mut steps = outcomes::all();
+    // Their words are other crates', and long.
+    steps[0].1 =
+        support::refused(Step::Triage, "no shape and no dtype", "facts.yaml with `shape` and `dtypes`");
+    steps[1].1 =
+        support::refused(Step::Rates, "a model has no rates", "kbt microbench run --out PROFILE.yaml");
+    support::write_run(&dir, &steps);
+    std::fs::remove_file(dir.join("facts.yaml")).unwrap();
+    insta::assert_snapshot!(kbt_report::render(&dir).unwrap().1);
+}
+
+#[test]
+fn the_page_is_well_formed_and_loads_nothing() {
+    let (_, html, _) = full("page");
+    balanced(&html);
+    for load in ["http:", "https:", "<link", "<script src", "<img", "<iframe", "@import", "src=", "url(//"] {
+        assert!(!html.contains(load), "{load}");
+    }
+    let ids: Vec<&str> = attribute(&html, " id=\"").collect();
+    let unique: BTreeSet<&str> = ids.iter().copied().collect();
+    assert_eq!(ids.len(), unique.len(), "an id is there twice");
+    for target in attribute(&html, "href=\"#") {
+        assert!(unique.contains(target), "#{target} leads nowhere");
+    }
+}
+
+/// The values of an attribute, which is given with its opening quote.
+fn attribute<'a>(html: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
+    html.split(start).skip(1).filter_map(|rest| rest.split('"').next())
+}
+
+/// Every element that opens closes, in order.
+fn balanced(html: &str) {
+    const VOID: [&str; 3] = ["meta", "br", "!DOCTYPE"];
+    let mut open: Vec<&str> = Vec::new();
+    let mut rest = html;
+    while let Some(at) = rest.find('<') {
+        let end = rest[at..].find('>').map(|e| at + e).unwrap();
+        let tag = &rest[at + 1..end];
+        let name = tag.trim_start_matches('/').split([' ', '/']).next().unwrap();
+        rest = &rest[end + 1..];
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name), "before {}", rest.chars().take(80).collect::<String>());
+        } else if !VOID.contains(&name) && !tag.ends_with('/') {
+            open.push(name);
+            // What a script or a style holds is no markup.
+            if name == "script" || name == "style" {
+                let close = format!("</{name}>");
+                rest = &rest[rest.find(&close).unwrap()..];
+            }
+        }
+    }
+    assert_eq!(open, [""; 0]);
+}
+
+#[test]
+fn every_number_in_a_table_says_how_it_is_known() {
+    let (_, html, _) = full("numbers");
+    let mut numbers = 0;
+    for row in html.split("<tr").skip(1).map(|r| r.split("</tr>").next().unwrap()) {
+        let of_row = row.split("<td class=\"known\">").nth(1).is_some_and(|k| k.contains("class=\"b "));
+        for cell in row.split("<td class=\"num\">").skip(1).map(|c| c.split("</td>").next().unwrap()) {
+            if cell.contains(|c: char| c.is_ascii_digit()) {
+                numbers += 1;
+                assert!(of_row || cell.contains("class=\"b "), "{row}");
+            }
+        }
+    }
+    assert!(numbers > 150, "{numbers}");
+    // A number in a sentence is followed by its badge, or by its interval and then its badge.
+    for after in html.split("class=\"value\">").skip(1).map(|a| a.split_once("</span>").unwrap().1) {
+        let after = after.trim_start();
+        let after = match after.strip_prefix("<span class=\"spread\">") {
+            Some(spread) => spread.split_once("</span>").unwrap().1.trim_start(),
+            None => after,
+        };
+        assert!(after.starts_with("<a class=\"b "), "{}", after.chars().take(80).collect::<String>());
+    }
+}
+
+#[test]
+fn every_step_has_its_section_whatever_became_of_it() {
+    let dir = folder("few");
+    let refused =
+        (Step::Trace, support::refused(Step::Trace, "a trace needs a measurement", "a run on the device"));
+    support::write_run(&dir, &[outcomes::all().remove(0), refused]);
+    std::fs::remove_file(dir.join("summary.json")).unwrap();
+    let (html, markdown) = kbt_report::render(&dir).unwrap();
+    for step in Step::ALL {
+        assert!(html.contains(&format!("<section id=\"{step}\"")), "{step}");
+    }
+    assert!(markdown.contains("This run is not finished"), "{markdown}");
+    assert!(
+        markdown.contains("What would give it: **A run on the device.")
+            || markdown.contains("**What would give it: **A run on the device."),
+        "{markdown}"
+    );
+    assert_eq!(markdown.matches("This step has not run").count(), 5);
+    assert!(markdown.contains("Refused: a trace needs a measurement."), "{markdown}");
+}
+
+#[test]
+fn what_the_journal_sent_back_does_not_count() {
+    let dir = folder("sent-back");
+    support::write_run(&dir, &outcomes::all());
+    let conflict = json!({
+        "class": "reorder", "ruled_out_by": "schedule", "reason": "interleaved", "contradicted_by": "handoff", "claim": "faster"
+    });
+    let event = format!("{}\n{{\"event\":\"step_fini", json!({"event": "sent_back", "conflict": conflict}));
+    let path = dir.join("journal.jsonl");
+    std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + &event).unwrap();
+    let (_, markdown) = kbt_report::render(&dir).unwrap();
+    assert_eq!(markdown.matches("This step has not run").count(), 4, "steps 3 to 6 will be made again");
+}
+
+fn damage(result: Result<(String, String), ReportError>, file: &str, field: &str, message: &str) {
+    let error = result.unwrap_err();
+    let ReportError::Damaged { path, field: found, .. } = &error else { panic!("{error}") };
+    assert!(path.ends_with(file), "{error}");
+    assert_eq!(found, field, "{error}");
+    assert!(error.to_string().contains(message), "{error}");
+}
+
+#[test]
+fn damage_is_an_error_that_names_file_and_field() {
+    let read = |dir: &Path| kbt_report::render(dir);
+    let dir = changed("type", Step::Trace, |v| v["outcome"]["roles"][1]["busy_cycles"] = json!("many"));
+    damage(read(&dir), "steps/2-trace.json", "outcome.roles[1].busy_cycles", "expected f64");
+    let dir = changed("gone", Step::Handoff, |v| {
+        v["outcome"]["points"][0].as_object_mut().unwrap().remove("setting");
+    });
+    damage(read(&dir), "steps/5-handoff.json", "outcome.points[0]", "missing field `setting`");
+    let dir = changed("provenance", Step::Rates, |v| {
+        v["outcome"]["rates"][0]["provenance"] = json!({"kind": "guessed"})
+    });
+    damage(read(&dir), "steps/1-rates.json", "outcome.rates[0].provenance.kind", "unknown variant `guessed`");
+    let dir = changed("schema", Step::Validate, |v| v["outcome"]["schema"] = json!("kbt.validate/9"));
+    damage(read(&dir), "steps/6-validate.json", "outcome.schema", "this version reads `kbt.validate/1`");
+    let dir = changed("other-step", Step::Validate, |v| v["step"] = json!("trace"));
+    damage(read(&dir), "steps/6-validate.json", "step", "expected `validate`");
+    let dir = changed("no-outcome", Step::Algebra, |v| v["outcome"] = Value::Null);
+    damage(read(&dir), "steps/4-algebra.json", "outcome", "not refused");
+
+    let (dir, ..) = full("files");
+    let torn = dir.join("steps/3-schedule.json");
+    let text = std::fs::read_to_string(&torn).unwrap();
+    std::fs::write(&torn, text.replace("64", "65")).unwrap();
+    damage(read(&dir), "steps/3-schedule.json", ".", "not the one that the journal finished");
+    std::fs::remove_file(&torn).unwrap();
+    damage(read(&dir), "steps/3-schedule.json", ".", "missing");
+    std::fs::write(
+        dir.join("summary.json"),
+        "{\"schema\": \"kbt.summary/1\", \"classes\": [{\"class\": \"magic\"}]}",
+    )
+    .unwrap();
+    damage(read(&dir), "summary.json", "classes[0].class", "unknown variant `magic`");
+    std::fs::write(dir.join("run.json"), "{\"schema\": \"kbt.run/1\"").unwrap();
+    damage(read(&dir), "run.json", ".", "EOF");
+
+    let (dir, ..) = full("facts");
+    std::fs::write(dir.join("facts.yaml"), "shape: {batch: [}").unwrap();
+    damage(read(&dir), "facts.yaml", ".", "facts.yaml");
+    let none = folder("none");
+    let _ = std::fs::remove_dir_all(&none);
+    assert!(matches!(read(&none).unwrap_err(), ReportError::NotARun(_)));
+}
+
+#[test]
+fn a_hostile_name_is_text_in_both_files() {
+    let dir = changed("hostile", Step::Trace, |v| {
+        v["outcome"]["roles"][0]["name"] = json!("<script>alert(1)</script>|*x*");
+        v["outcome"]["timeline"]["rows"][0]["role"] = json!("<b>&\"");
+    });
+    let (html, markdown) = kbt_report::render(&dir).unwrap();
+    balanced(&html);
+    assert!(!html.contains("<script>alert"));
+    assert!(markdown.contains("\\<script>alert(1)\\</script>\\|\\*x\\*"));
+}
+
+#[test]
+fn a_roofline_alone_is_a_file_of_its_own() {
+    let plot = outcomes::triaged().plot.unwrap();
+    let svg = kbt_report::roofline_svg(&plot).unwrap();
+    balanced(&svg);
+    assert!(
+        svg.starts_with("<svg width=\"960\"") && svg.contains("xmlns=\"http://www.w3.org/2000/svg\""),
+        "{svg}"
+    );
+    assert!(svg.contains("HBM read") && svg.contains("TFLOP/s") && !svg.contains("var(--"), "{svg}");
+    let empty = kbt_report::roofline_svg(&kbt_roofline::outcome::RooflinePlot::default()).unwrap();
+    balanced(&empty);
 }

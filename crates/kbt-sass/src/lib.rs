@@ -27,7 +27,7 @@ pub use diff_listings::{DiffOutcome, diff_listings};
 pub use gate::{GateFinding, GateReport, GateRule, Tolerance, gate};
 pub use graph::{Block, Graph, Interval, Loop, LoopKind, Role};
 pub use instruction::{Guard, Instruction, Live, Operands, SourceLine};
-pub use lint::{Finding, LintRule, UnknownRule, lint};
+pub use lint::{Finding, LintOutcome, LintRule, UnknownRule, lint};
 pub use lint_ptx::lint_ptx;
 pub use listing::{Function, Listing, Problem, ProblemKind, Resources};
 pub use metrics::{Analysis, MeasureOptions, Unit, measure};

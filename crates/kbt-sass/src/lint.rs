@@ -92,6 +92,34 @@ impl fmt::Display for Finding {
     }
 }
 
+/// What the rules found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LintOutcome {
+    /// Always `kbt.sass/1`.
+    pub schema: String,
+    /// The findings, by function.
+    pub findings: Vec<Finding>,
+}
+
+impl LintOutcome {
+    /// The findings of rules that are not allowed to be broken.
+    #[must_use]
+    pub fn new(findings: Vec<Finding>, allowed: &[LintRule]) -> Self {
+        let findings = findings.into_iter().filter(|f| !allowed.contains(&f.rule)).collect();
+        Self { schema: crate::outcome::SCHEMA.to_owned(), findings }
+    }
+
+    /// One finding a line.
+    #[must_use]
+    pub fn render_text(&self) -> String {
+        if self.findings.is_empty() {
+            return "no findings\n".to_owned();
+        }
+        self.findings.iter().map(|f| format!("{f}\n")).collect()
+    }
+}
+
 /// Looks at every function of a listing.
 #[must_use]
 pub fn lint(listing: &Listing) -> Vec<Finding> {

@@ -51,6 +51,9 @@ pub struct RegsOutcome {
     pub swept: String,
     /// One row for each setting and kernel.
     pub rows: Vec<RegsRow>,
+    /// Settings that the compiler refused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedSetting>,
     /// How the counts are known.
     pub provenance: Provenance,
 }
@@ -77,6 +80,16 @@ pub struct RegsRow {
     /// What the compiler remarked, or why there is no row's worth of counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
+}
+
+/// A setting that the compiler refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RefusedSetting {
+    /// The cap or budget.
+    pub setting_registers: u32,
+    /// What the compiler said.
+    pub message: String,
 }
 
 /// PTX that cannot be swept.
@@ -118,9 +131,9 @@ pub fn sweep(ptx: &str, arch: Arch, what: &Sweep, compiler: &dyn Compiler) -> Re
         arch,
         swept,
         rows: Vec::new(),
+        refused: Vec::new(),
         provenance: Provenance::mined("a compiler that made nothing"),
     };
-    let mut first_error = None;
     for &setting in settings {
         let text = match what {
             Sweep::Cap(_) => kbt_ptx::with_register_cap(ptx, &module, setting),
@@ -131,18 +144,19 @@ pub fn sweep(ptx: &str, arch: Arch, what: &Sweep, compiler: &dyn Compiler) -> Re
                 outcome.provenance = crate::metrics::provenance(&build.listing);
                 outcome.rows.extend(rows(&build, setting));
             }
-            Err(message) => {
-                first_error.get_or_insert(message);
-            }
+            Err(message) => outcome.refused.push(RefusedSetting { setting_registers: setting, message }),
         }
     }
-    match first_error {
-        Some(message) if outcome.rows.is_empty() => Err(RegsError::Compiler(message)),
+    match outcome.refused.first() {
+        Some(first) if outcome.rows.is_empty() => Err(RegsError::Compiler(first.message.clone())),
         _ => Ok(outcome),
     }
 }
 
 fn rows(build: &Build, setting: u32) -> impl Iterator<Item = RegsRow> + '_ {
+    // A remark that names no kernel of this listing is everybody's.
+    let names_any = |remark: &str| build.listing.functions.iter().any(|f| remark.contains(&f.name));
+    let concerns = move |remark: &str, name: &str| remark.contains(name) || !names_any(remark);
     build.listing.functions.iter().map(move |function| {
         let analysis = Analysis::new(function, &Unit::mufu(), &Unit::f2fp());
         let section = analysis.section();
@@ -155,7 +169,7 @@ fn rows(build: &Build, setting: u32) -> impl Iterator<Item = RegsRow> + '_ {
             spill_store_bytes: local.spill_store_bytes + local.shared_spill_store_bytes,
             spill_load_bytes: local.spill_load_bytes + local.shared_spill_load_bytes,
             stack_bytes: local.stack_bytes,
-            remarks: build.remarks.iter().filter(|r| r.contains(&function.name)).cloned().collect(),
+            remarks: build.remarks.iter().filter(|r| concerns(r, &function.name)).cloned().collect(),
         }
     })
 }
@@ -183,6 +197,56 @@ impl RegsOutcome {
                 out += &format!("            {remark}\n");
             }
         }
+        for refused in &self.refused {
+            out += &format!("{:>10}  refused: {}\n", refused.setting_registers, refused.message);
+        }
         out + &format!("{}\n", self.provenance)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Refuses odd caps, and spills below 64 registers.
+    struct Fake;
+
+    impl Compiler for Fake {
+        fn assemble(&self, ptx: &str, _arch: Arch) -> Result<Build, String> {
+            let number =
+                |after: &str| ptx.split(after).nth(1)?.trim_start().split([';', '\n']).next()?.parse().ok();
+            let cap: u32 = number(".maxnreg").or_else(|| number("u32")).unwrap();
+            if cap % 2 == 1 {
+                return Err(format!("{cap} is odd"));
+            }
+            let spill = if cap < 64 { "/*0000*/ STL [R1], R2 (*\"SpillRefill\"*);\n" } else { "" };
+            let text = format!(".section .text.k,\"ax\",@progbits\n{spill}/*0010*/ EXIT ;\n");
+            let listing = crate::parse(text.as_bytes()).unwrap();
+            Ok(Build { listing, registers: BTreeMap::from([("k".to_owned(), cap)]), remarks: Vec::new() })
+        }
+    }
+
+    const PTX: &str = ".version 9.0\n.target sm_90a\n.visible .entry k()\n{\nsetmaxnreg.inc.sync.aligned.u32 \
+                       232;\nret;\n}\n";
+
+    #[test]
+    fn every_setting_is_a_row_or_a_refusal() {
+        let found = sweep(PTX, Arch::SM_90A, &Sweep::Cap(vec![32, 33, 64]), &Fake).unwrap();
+        let rows: Vec<_> = found.rows.iter().map(|r| (r.setting_registers, r.spill_store_bytes)).collect();
+        assert_eq!(rows, [(32, 4), (64, 0)]);
+        assert_eq!(found.refused[0].message, "33 is odd");
+        let text = found.render_text();
+        assert!(text.contains("refused: 33 is odd") && text.contains("spills out"), "{text}");
+        let json = serde_json::to_value(&found).unwrap();
+        assert_eq!(kbt_evidence::audit::uncovered_numbers(&json), Vec::<String>::new());
+    }
+
+    #[test]
+    fn budgets_that_are_not_there_and_compilers_that_refuse_all_are_errors() {
+        let found = sweep(PTX, Arch::SM_90A, &Sweep::Budget(100, vec![40]), &Fake).unwrap_err().to_string();
+        assert!(found.contains("[232]"), "{found}");
+        let found = sweep(PTX, Arch::SM_90A, &Sweep::Cap(vec![33]), &Fake).unwrap_err();
+        assert_eq!(found, RegsError::Compiler("33 is odd".to_owned()));
+        assert!(sweep("nothing", Arch::SM_90A, &Sweep::Cap(vec![32]), &Fake).is_err());
     }
 }

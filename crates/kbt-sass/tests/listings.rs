@@ -45,6 +45,16 @@ fn the_outcome_is_read_back_equal_and_every_number_has_a_provenance() {
 }
 
 #[test]
+fn a_listing_that_spills_speaks_for_another_register_budget() {
+    let outcome = metrics(fixture("spilling.sm_90a.sass").as_bytes());
+    assert_eq!(outcome.headline(), "2 functions, 574 instructions; 1 spill, 1 have local arrays; 0 problems");
+    let verdicts = outcome.verdicts();
+    assert_eq!(verdicts.len(), 1);
+    assert_eq!(verdicts[0].standing, kbt_evidence::Standing::Recommended);
+    assert_eq!(metrics(fixture("forms.sm_90a.sass").as_bytes()).verdicts(), []);
+}
+
+#[test]
 fn line_ends_marks_colours_and_encodings_change_nothing() {
     let text = fixture("forms.sm_90a.sass");
     let plain = metrics(text.as_bytes()).functions;

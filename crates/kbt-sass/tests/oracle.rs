@@ -227,6 +227,12 @@ fn loops_and_roles_of_a_warp_specialised_kernel_are_found() {
             "{arch}"
         );
         assert!(producer.mnemonics.contains_key("LDG") && !consumer.mnemonics.contains_key("LDG"), "{arch}");
+        let (cubin, _) = tools.cubin("roles", arch, &["-DNO_BUDGETS"]);
+        let listing = self::listing(&tools, "nvdisasm", &["-c"], &cubin);
+        let by_branch =
+            kbt_sass::Analysis::new(&listing.functions[0], &Unit::mufu(), &Unit::f2fp()).section();
+        let loads: Vec<_> = by_branch.regions.iter().map(|r| r.mnemonics.contains_key("LDG")).collect();
+        assert!(loads == [true, false] || loads == [false, true], "{arch}: {:?}", by_branch.regions.len());
         let users = consumer.loops.iter().filter(|l| l.of_loop.unwrap().kind == kbt_sass::LoopKind::User);
         assert!(
             users.count() >= 1 && consumer.loops.len() > 2,

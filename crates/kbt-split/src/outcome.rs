@@ -203,12 +203,11 @@ impl SplitOutcome {
         let stands = confirmed.iter().rfind(|c| c.speed == Some(Speed::Faster));
         let best = stands.map(|c| c.index).or_else(|| timed().min_by(by_ratio).map(|p| p.index));
         let worst = timed().max_by(by_ratio).map(|p| p.index);
-        let refused = match points.first().map(|p| (&p.status, &p.setting)) {
-            Some((PointStatus::Timed, _)) => None,
-            Some((PointStatus::NotRun, _)) | None => Some("no point was run".to_owned()),
-            Some((status, setting)) => {
-                let why = status.why().unwrap_or_default();
-                Some(format!("the baseline {setting} could not be measured: {why}"))
+        let refused = match points.first().map(|p| &p.status) {
+            Some(PointStatus::Timed) => None,
+            Some(PointStatus::NotRun) | None => Some("no point was run".to_owned()),
+            Some(status) => {
+                Some(format!("the baseline could not be measured: {}", status.why().unwrap_or_default()))
             }
         };
         let how = format!("the plan and the journal of the sweep of {}", spec.target.name);
@@ -372,10 +371,10 @@ fn confirmed(spec: &Spec, entries: &Entries, c: &Confirmation) -> Confirmed {
     }
 }
 
-/// A point that ran was measured, whatever came of it; one that did not is only planned.
+/// A point that was timed was measured; one that was not is only planned.
 fn provenance(spec: &Spec, record: Option<&Record>) -> Provenance {
-    match record {
-        None => Provenance::given("the sweep's plan"),
+    match record.filter(|r| r.ending == Ending::Timed) {
+        None => Provenance::given("the sweep's plan: this point has no time"),
         Some(record) => {
             let command =
                 format!("kbt split sweep: {} ({})", spec.target.run.command.join(" "), record.setting);

@@ -1,7 +1,7 @@
 //! What the ladder can do with a target: each of its commands is run once, and each step says ready or refused.
 
 use crate::artifacts::{self, ArtifactKind, Snapshot};
-use crate::launch::{Launch, LaunchRequest, Launcher, Report};
+use crate::launch::{Launch, LaunchRequest, Launcher, Report, Status};
 use crate::process::ProcessLauncher;
 use crate::stats::{mad, median};
 use crate::{Target, date};
@@ -10,13 +10,31 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
 
+/// Whether what was looked at is as the file promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingState {
+    /// It is.
+    Ok,
+    /// It is not.
+    Failed,
+    /// The command refused to run here, which says nothing of the file.
+    Refused,
+}
+
+impl FindingState {
+    const fn of(ok: bool) -> Self {
+        if ok { Self::Ok } else { Self::Failed }
+    }
+}
+
 /// One command or file that was looked at.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// What was looked at: `build`, `run`, `trace coarse`, `artifacts`.
     pub what: String,
     /// Whether it is as it should be.
-    pub ok: bool,
+    pub state: FindingState,
     /// What was found.
     pub found: String,
     /// The numbers behind it.
@@ -47,10 +65,12 @@ pub struct CheckReport {
 }
 
 impl CheckReport {
-    /// Whether everything that the file promises is so.
+    /// The worst of what was found: failed before refused before ok.
     #[must_use]
-    pub fn is_ok(&self) -> bool {
-        self.findings.iter().all(|f| f.ok)
+    pub fn state(&self) -> FindingState {
+        let any = |state| self.findings.iter().any(|f| f.state == state);
+        let worst = [FindingState::Failed, FindingState::Refused].into_iter().find(|s| any(*s));
+        worst.unwrap_or(FindingState::Ok)
     }
 }
 
@@ -58,8 +78,12 @@ impl fmt::Display for CheckReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "target {}", self.target)?;
         for finding in &self.findings {
-            let mark = if finding.ok { "ok  " } else { "FAIL" };
-            writeln!(f, "  {mark}  {:<14} {}", finding.what, finding.found)?;
+            let mark = match finding.state {
+                FindingState::Ok => "ok",
+                FindingState::Failed => "FAILED",
+                FindingState::Refused => "refused",
+            };
+            writeln!(f, "  {mark:<7}  {:<13} {}", finding.what, finding.found)?;
         }
         writeln!(f, "the ladder on it")?;
         for ability in &self.steps {
@@ -119,17 +143,17 @@ pub fn check(
             ..LaunchRequest::default()
         });
         let finding = of_launch(&format!("trace {}", level.as_str()), &launch, "traced");
-        traced.push((level.as_str(), finding.ok));
+        traced.push((level.as_str(), launch.is_ok()));
         findings.push(finding);
     }
     let found = artifacts::find(target, Some(&dump), &before);
     findings.extend(of_artifacts(target, &found));
     if let Some(sheet) = &target.facts.sheet {
         let path = target.path(sheet);
-        let ok = path.is_file();
-        let found = if ok { "found" } else { "not there" };
-        let found = format!("{}: {found}", path.display());
-        findings.push(Finding { what: "fact sheet".into(), ok, found, figures: Vec::new() });
+        let there = path.is_file();
+        let found = format!("{}: {}", path.display(), if there { "found" } else { "not there" });
+        let state = FindingState::of(there);
+        findings.push(Finding { what: "fact sheet".into(), state, found, figures: Vec::new() });
     }
     let has = |kind| found.iter().any(|a| a.kind == kind);
     let steps = abilities(
@@ -143,9 +167,12 @@ pub fn check(
 }
 
 fn of_launch(what: &str, launch: &Launch, done: &str) -> Finding {
-    let ok = launch.is_ok();
-    let found = if ok { done.to_owned() } else { with_stderr(launch) };
-    Finding { what: what.to_owned(), ok, found, figures: Vec::new() }
+    let (state, found) = match &launch.status {
+        Status::Ok => (FindingState::Ok, done.to_owned()),
+        Status::Refused { reason } => (FindingState::Refused, reason.clone()),
+        _ => (FindingState::Failed, with_stderr(launch)),
+    };
+    Finding { what: what.to_owned(), state, found, figures: Vec::new() }
 }
 
 /// How a run failed, with the last line it wrote about that.
@@ -160,7 +187,7 @@ fn with_stderr(launch: &Launch) -> String {
 fn of_run(target: &Target, run: &Launch) -> Finding {
     let times = &run.report.times_us;
     let mut finding = of_launch("run", run, "ran");
-    let (Some(time), Some(spread), true) = (median(times), mad(times), finding.ok) else { return finding };
+    let (Some(time), Some(spread), true) = (median(times), mad(times), run.is_ok()) else { return finding };
     let provenance = measured(&target.run.command.join(" "), &run.report);
     let figure = Figure::new("time of a launch", time, Unit::Microseconds, provenance).with_spread(
         time - spread,
@@ -174,7 +201,12 @@ fn of_run(target: &Target, run: &Launch) -> Finding {
 }
 
 fn of_artifacts(target: &Target, found: &[artifacts::Artifact]) -> Vec<Finding> {
-    let finding = |ok, found| Finding { what: "machine code".into(), ok, found, figures: Vec::new() };
+    let finding = |ok, found| Finding {
+        what: "machine code".into(),
+        state: FindingState::of(ok),
+        found,
+        figures: Vec::new(),
+    };
     let mut findings = Vec::new();
     for artifact in found {
         let stale = if artifact.stale { ", STALE: the build did not write it" } else { "" };
@@ -194,10 +226,13 @@ fn abilities(target: &Target, run: &Launch, ptx: bool, code: bool, traced: &[(&s
     let coarse = traced.iter().any(|(level, ok)| *level == "coarse" && *ok);
     let varied = target.knobs.iter().filter(|k| k.values.len() > 1).count();
     let any_code = ptx || code;
-    let answer = |step, ready: bool, yes: &str, no: &str| Ability {
-        step,
-        ready,
-        why: (if ready { yes } else { no }).to_owned(),
+    let answer = |step, ready: bool, yes: &str, no: &str| {
+        let why = match (&run.status, ready) {
+            (_, true) => yes.to_owned(),
+            (Status::Refused { reason }, false) => format!("the run was refused here: {reason}"),
+            (_, false) => no.to_owned(),
+        };
+        Ability { step, ready, why }
     };
     vec![
         answer(

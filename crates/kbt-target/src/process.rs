@@ -247,10 +247,10 @@ fn classify(status: ExitStatus, stderr_tail: &str) -> Status {
     match (status.code(), status.signal()) {
         (Some(0), _) => Status::Ok,
         (Some(EXIT_REFUSED), _) => {
-            let last = stderr_tail.lines().rev().find(|l| !l.trim().is_empty());
-            Status::Refused {
-                reason: last.unwrap_or("it gave no reason on standard error").trim().to_owned(),
-            }
+            let last = stderr_tail.lines().rev().map(str::trim).find(|l| !l.is_empty());
+            let reason = last.unwrap_or("it gave no reason on standard error");
+            // Where the command is kbt itself, its own preamble says nothing new.
+            Status::Refused { reason: reason.strip_prefix("kbt: refused: ").unwrap_or(reason).to_owned() }
         }
         (Some(code), _) => Status::Exit { code },
         (None, signal) => Status::Signal { signal: signal.unwrap_or(0) },

@@ -1,6 +1,7 @@
 //! The process runner on real processes: shell scripts that end in every way a target can.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use kbt_target::check::FindingState;
 use kbt_target::{Launch, LaunchRequest, Launcher, ProcessLauncher, Setting, Status, Target, TraceLevel};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -32,6 +33,7 @@ fn ends(script: &str, expect: &Status) {
 fn every_ending_is_a_status_of_its_own() {
     ends("echo kbt-time-us 5", &Status::Ok);
     ends("echo no >&2; echo because >&2; exit 3", &Status::Refused { reason: "because".into() });
+    ends("echo kbt: refused: why >&2; exit 3", &Status::Refused { reason: "why".into() });
     ends("exit 7", &Status::Exit { code: 7 });
     ends("kill -SEGV $$", &Status::Signal { signal: 11 });
     ends("sleep 60", &Status::TimedOut { limit_s: 0.5 });
@@ -171,10 +173,10 @@ fn a_check_says_what_the_ladder_can_do() {
             ("validate", true)
         ]
     );
-    assert!(!report.is_ok(), "the trace was promised and is not written");
+    assert_eq!(report.state(), FindingState::Failed, "the trace was promised and is not written");
     let text = report.to_string();
     assert!(
-        text.contains("FAIL  trace coarse") && text.contains("5.00 us, median of 1 launches (Fake)"),
+        text.contains("FAILED   trace coarse") && text.contains("5.00 us, median of 1 launches (Fake)"),
         "{text}"
     );
     let json = serde_json::to_value(&report).unwrap();

@@ -67,9 +67,15 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Loads the machine code and uploads the inputs. A traced variant records the first `traced_ctas` CTAs of
-    /// every `stride`.
-    pub fn new(gpu: &Gpu, cubin: &[u8], knobs: &Knobs, shape: Shape, inputs: &Inputs) -> Result<Self, AttentionError> {
+    /// Loads the machine code and uploads the inputs. Scores are multiplied by `scale`, which is positive.
+    pub fn new(
+        gpu: &Gpu,
+        cubin: &[u8],
+        knobs: &Knobs,
+        shape: Shape,
+        scale: f64,
+        inputs: &Inputs,
+    ) -> Result<Self, AttentionError> {
         let function = gpu.load(cubin)?.function("attention_forward")?;
         let [q, k] = [bf16_input(inputs, "q", &shape)?, bf16_input(inputs, "k", &shape)?];
         bf16_input(inputs, "v", &shape)?;
@@ -101,7 +107,7 @@ impl Prepared {
             heads: shape.heads as i32,
             seqlen: shape.seqlen as i32,
             causal: shape.causal.into(),
-            scale_log2: (f64::from(d).sqrt().recip() * std::f64::consts::LOG2_E) as f32,
+            scale_log2: (scale * std::f64::consts::LOG2_E) as f32,
         };
         let launch = LaunchShape {
             grid: [shape.seqlen.div_ceil(128) as u32, shape.heads as u32, shape.batch as u32],

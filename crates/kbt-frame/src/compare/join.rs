@@ -3,7 +3,9 @@
 use super::OneSided;
 use crate::FrameError;
 use crate::table::Table;
-use polars::prelude::{Column, DataFrame, DataFrameJoinOps, IdxCa, IdxSize, JoinArgs, JoinCoalesce, JoinType};
+use polars::prelude::{
+    Column, DataFrame, DataFrameJoinOps, IdxSize, JoinArgs, JoinCoalesce, JoinType, PolarsResult,
+};
 
 /// What names a row, or a cell of it, in both runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,26 +35,22 @@ impl Id {
 
 /// The places of what both sides name, and of what one side names alone: by place in the first, then in the second.
 pub(super) fn join(before: &[Id], after: &[Id]) -> Result<Vec<(Option<usize>, Option<usize>)>, FrameError> {
-    let joined = || {
-        let how = JoinArgs::new(JoinType::Full).with_coalesce(JoinCoalesce::CoalesceColumns);
-        let joined = frame(before, "before")?.join(&frame(after, "after")?, ON, ON, how, None)?;
-        let places = |name: &str| -> polars::prelude::PolarsResult<IdxCa> { Ok(joined.column(name)?.idx()?.clone()) };
-        let pairs = places("before")?.iter().zip(places("after")?.iter()).map(|(i, j)| (i.map(place), j.map(place)));
-        Ok(pairs.collect::<Vec<_>>())
-    };
-    let mut pairs = joined().map_err(FrameError::frame("compare"))?;
+    let mut pairs = places(before, after).map_err(FrameError::frame("compare"))?;
     pairs.sort_by_key(|(i, j)| (i.is_none(), *i, *j));
     Ok(pairs)
 }
 
-const fn place(index: IdxSize) -> usize {
-    index as usize
+fn places(before: &[Id], after: &[Id]) -> PolarsResult<Vec<(Option<usize>, Option<usize>)>> {
+    let how = JoinArgs::new(JoinType::Full).with_coalesce(JoinCoalesce::CoalesceColumns);
+    let joined = frame(before, "before")?.join(&frame(after, "after")?, ON, ON, how, None)?;
+    let (before, after) = (joined.column("before")?.idx()?, joined.column("after")?.idx()?);
+    let place = |index: Option<IdxSize>| index.map(|i| i as usize);
+    Ok(before.iter().zip(after.iter()).map(|(i, j)| (place(i), place(j))).collect())
 }
 
-fn frame(ids: &[Id], place: &str) -> polars::prelude::PolarsResult<DataFrame> {
-    let text = |name: &str, of: fn(&Id) -> &str| {
-        Column::new(name.into(), ids.iter().map(of).collect::<Vec<_>>())
-    };
+fn frame(ids: &[Id], place: &str) -> PolarsResult<DataFrame> {
+    let text =
+        |name: &str, of: fn(&Id) -> &str| Column::new(name.into(), ids.iter().map(of).collect::<Vec<_>>());
     DataFrame::new(
         ids.len(),
         vec![

@@ -191,7 +191,9 @@ fn rows(sides: &[Vec<&Table>; 2]) -> Result<(BTreeSet<(&'static str, String)>, V
 
 fn changes(sides: &[Vec<&Table>; 2]) -> Result<Vec<Change>, FrameError> {
     let words = |tables: &[&Table]| -> (Vec<Id>, Vec<String>) {
-        let all = tables.iter().flat_map(|t| t.words.iter().map(|w| (Id::cell(t, w.row, w.column), w.text.clone())));
+        let all = tables
+            .iter()
+            .flat_map(|t| t.words.iter().map(|w| (Id::cell(t, w.row, w.column), w.text.clone())));
         all.unzip()
     };
     let ((a, a_texts), (b, b_texts)) = (words(&sides[0]), words(&sides[1]));
@@ -258,8 +260,11 @@ impl Difference {
         Self {
             table: id.table.to_owned(),
             key: id.key.clone(),
-            ratio: noise::ratio(before.value, after.value).map(|r| computed("after over before", r, Unit::Ratio)),
-            spread: judgement.spread_percent.map(|s| computed("the larger of the two spreads", s, Unit::Percent)),
+            ratio: noise::ratio(before.value, after.value)
+                .map(|r| computed("after over before", r, Unit::Ratio)),
+            spread: judgement
+                .spread_percent
+                .map(|s| computed("the larger of the two spreads", s, Unit::Percent)),
             noise: judgement.noise,
             rule: judgement.rule,
             before,
@@ -274,13 +279,11 @@ impl Difference {
     }
 
     fn by_weight(a: &Self, b: &Self) -> std::cmp::Ordering {
-        let measured = |d: &Self| d.before.provenance.kind.is_measurement() && d.after.provenance.kind.is_measurement();
+        let measured =
+            |d: &Self| d.before.provenance.kind.is_measurement() && d.after.provenance.kind.is_measurement();
         // What came from nothing, or changed its sign, is no small change.
         let size = |d: &Self| d.ratio.as_ref().map_or(f64::INFINITY, |r| r.value.ln().abs());
-        a.noise
-            .cmp(&b.noise)
-            .then(measured(b).cmp(&measured(a)))
-            .then(size(b).total_cmp(&size(a)))
+        a.noise.cmp(&b.noise).then(measured(b).cmp(&measured(a))).then(size(b).total_cmp(&size(a)))
     }
 }
 

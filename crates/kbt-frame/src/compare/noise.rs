@@ -38,7 +38,9 @@ impl Rule {
     #[must_use]
     pub const fn statement(self) -> &'static str {
         match self {
-            Self::Intervals => "intervals: where both figures have an interval, beyond the noise is when the two do not meet",
+            Self::Intervals => {
+                "intervals: where both figures have an interval, beyond the noise is when the two do not meet"
+            }
             Self::Ratio => {
                 "ratio: where a spread is a share of the value, or only one figure has one, beyond the noise is when \
                  the ratio lies outside the larger spread"
@@ -47,7 +49,9 @@ impl Rule {
                 "exact: what is mined, given, published or assumed, and what repeated runs gave bit for bit, has no \
                  noise: any difference is beyond it"
             }
-            Self::NoSpread => "no_spread: one measurement, or a model of one, without a spread cannot be judged",
+            Self::NoSpread => {
+                "no_spread: one measurement, or a model of one, without a spread cannot be judged"
+            }
         }
     }
 
@@ -105,7 +109,10 @@ fn is_exact(cell: &Cell) -> bool {
     match cell.spread {
         Spread::Exact { .. } => true,
         Spread::Unknown => {
-            matches!(cell.figure.provenance.kind, Known::Mined | Known::Given | Known::Published | Known::Assumed)
+            matches!(
+                cell.figure.provenance.kind,
+                Known::Mined | Known::Given | Known::Published | Known::Assumed
+            )
         }
         Spread::Interval | Spread::Relative { .. } => false,
     }

@@ -15,7 +15,8 @@ impl Comparison {
         if !self.changes.is_empty() {
             let _ = writeln!(out, "\nchanged ({})", self.changes.len());
             for c in &self.changes {
-                let _ = writeln!(out, "  {}, {}: {}: {} -> {}", c.table, c.key, c.column, c.before, c.after);
+                let _ =
+                    writeln!(out, "  {}: {}: {} -> {}", place(&c.table, &c.key), c.column, c.before, c.after);
             }
         }
         let counts = &self.counts;
@@ -42,7 +43,11 @@ impl Comparison {
         let _ = writeln!(
             out,
             "{} figures in both runs: {} the same, {} within the noise{hint}, {} beyond it, {} not to be judged",
-            counts.compared_count, counts.same_count, counts.within_count, counts.beyond_count, counts.unknown_count
+            counts.compared_count,
+            counts.same_count,
+            counts.within_count,
+            counts.beyond_count,
+            counts.unknown_count
         );
         let mut only: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
         for x in &self.one_sided {
@@ -52,8 +57,15 @@ impl Comparison {
         for ((which, table), rows) in only.iter().rev() {
             let _ = writeln!(out, "only {which}: {table}: {}", rows.join("; "));
         }
+        let mut missing: Vec<(&str, &str, Vec<&str>)> = Vec::new();
         for x in &self.not_compared {
-            let _ = writeln!(out, "not in {}: {}: {}", x.missing, x.table, x.why);
+            match missing.iter_mut().find(|(which, why, _)| (*which, *why) == (&x.missing, &x.why)) {
+                Some((_, _, tables)) => tables.push(&x.table),
+                None => missing.push((&x.missing, &x.why, vec![&x.table])),
+            }
+        }
+        for (which, why, tables) in missing {
+            let _ = writeln!(out, "not in {which}: {}: {why}", tables.join(", "));
         }
         for rule in &self.rules {
             let _ = writeln!(out, "rule {rule}");
@@ -68,9 +80,15 @@ fn side(side: &Side) -> String {
     format!("{}: {what} on {}{quick} (kbt {})", side.run, asked.device, asked.kbt)
 }
 
+/// The table and its row, where it has more than one.
+fn place(table: &str, key: &str) -> String {
+    if key.is_empty() { table.to_owned() } else { format!("{table}, {key}") }
+}
+
 /// Columns as wide as what is in them, numbers to the right.
 fn table<'a>(differences: impl Iterator<Item = &'a Difference>) -> String {
-    let rows: Vec<[String; 8]> = std::iter::once(HEAD.map(str::to_owned)).chain(differences.map(cells)).collect();
+    let rows: Vec<[String; 8]> =
+        std::iter::once(HEAD.map(str::to_owned)).chain(differences.map(cells)).collect();
     let width = |i: usize| rows.iter().map(|r| r[i].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..HEAD.len()).map(width).collect();
     let mut out = String::new();
@@ -91,7 +109,7 @@ fn cells(d: &Difference) -> [String; 8] {
     let known = if before == after { before.to_string() } else { format!("{before}, then {after}") };
     [
         d.table.clone(),
-        d.key.clone(),
+        if d.key.is_empty() { "-".to_owned() } else { d.key.clone() },
         d.column().to_owned(),
         number(d.before.value),
         number(d.after.value),

@@ -73,9 +73,13 @@ impl Builder {
             }
             Kind::Count(..) => self.add(name, Cells::Count(Vec::new())),
             Kind::Figure => {
-                for (name, cells) in
-                    [("unit", text()), ("value", number()), ("low", number()), ("high", number()), ("spread", text())]
-                {
+                for (name, cells) in [
+                    ("unit", text()),
+                    ("value", number()),
+                    ("low", number()),
+                    ("high", number()),
+                    ("spread", text()),
+                ] {
                     self.add(name, cells);
                 }
             }

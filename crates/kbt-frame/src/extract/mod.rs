@@ -26,7 +26,9 @@ pub(crate) fn table(layout: &'static Layout, run: &Run) -> Result<Result<Table, 
         Source::Profile => {
             let path = run.dir.join("profile.yaml");
             let Some(profile) = &run.profile else {
-                return missing("the run has no profile.yaml, which is written where the rates are measured".into());
+                return missing(
+                    "the run has no profile.yaml, which is written where the rates are measured".into(),
+                );
             };
             builder.walk(&Row::root(&path, profile, ""), layout.rows)?;
         }
@@ -49,10 +51,7 @@ pub(crate) fn table(layout: &'static Layout, run: &Run) -> Result<Result<Table, 
 
 fn refusal(step: Step, file: &StepFile) -> String {
     let said = |field: &str| file.value.get(field).and_then(Value::as_str);
-    let mut why = format!("step {step} was refused");
-    if let Some(headline) = said("headline") {
-        why += &format!(": {headline}");
-    }
+    let mut why = format!("step {step}: {}", said("headline").unwrap_or("refused"));
     if let Some(needs) = said("needs") {
         why += &format!("; it needs {needs}");
     }

@@ -1,6 +1,8 @@
 //! Tables of step 4: the search, the forms that kernels have, and what was timed.
 
-use super::{Column, Group, Kind, Layout, Source, Spread, What, column, flag, group, list, number, spread, text, word};
+use super::{
+    Column, Group, Kind, Layout, Source, Spread, What, column, flag, group, list, number, spread, text, word,
+};
 use kbt_evidence::{Step, Unit};
 
 const ALGEBRA: Source = Source::Outcome(Step::Algebra);
@@ -81,9 +83,6 @@ pub(super) const TABLES: &[Layout] = &[
         ALGEBRA,
         &["measured"],
         &[word("variant").at("name")],
-        &[group(&[
-            spread("time_us", Unit::Microseconds, TIME).at("us"),
-            number("speed_ratio", Unit::Ratio),
-        ])],
+        &[group(&[spread("time_us", Unit::Microseconds, TIME).at("us"), number("speed_ratio", Unit::Ratio)])],
     ),
 ];

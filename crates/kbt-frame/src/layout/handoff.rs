@@ -1,6 +1,8 @@
 //! Tables of step 5: the sweep's points, the confirmations, and the model's curve.
 
-use super::{Column, Source, Group, Kind, Layout, Spread, between, column, count, group, number, spread, text, word};
+use super::{
+    Column, Group, Kind, Layout, Source, Spread, between, column, count, group, number, spread, text, word,
+};
 use kbt_evidence::{Step, Unit};
 
 const HANDOFF: Source = Source::Outcome(Step::Handoff);
@@ -73,7 +75,12 @@ pub(super) const TABLES: &[Layout] = &[
         &[],
         &[],
         &[
-            group(&[word("target"), text("refused"), index("best_index").at("best"), index("worst_index").at("worst")]),
+            group(&[
+                word("target"),
+                text("refused"),
+                index("best_index").at("best"),
+                index("worst_index").at("worst"),
+            ]),
             Group {
                 prefix: "score_",
                 columns: &[

@@ -1,6 +1,6 @@
 //! Tables of step 1 and of the device profile: instruction rates, mixes, suspects and ceilings.
 
-use super::{Column, Source, Kind, Layout, Spread, column, group, number, spread, text, word};
+use super::{Column, Kind, Layout, Source, Spread, column, group, number, spread, text, word};
 use kbt_evidence::{Step, Unit};
 
 const RATES: Source = Source::Outcome(Step::Rates);

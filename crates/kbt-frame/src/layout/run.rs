@@ -1,6 +1,6 @@
 //! Tables over all steps: where each came from, its verdicts and their evidence.
 
-use super::{Column, Source, Group, Kind, Layout, column, group, number, text, word};
+use super::{Column, Group, Kind, Layout, Source, column, group, number, text, word};
 use kbt_evidence::Unit;
 
 pub(super) const TABLES: &[Layout] = &[

@@ -1,11 +1,15 @@
 //! Tables of step 3: variants of the machine code, their pipes and runs, and how they differ.
 
-use super::{Source, Group, Kind, Layout, Spread, What, bytes, column, count, flag, group, list, number, spread, text, word};
+use super::{
+    Group, Kind, Layout, Source, Spread, What, bytes, column, count, flag, group, list, number, spread, text,
+    word,
+};
 use kbt_evidence::{Step, Unit};
 
 const SCHEDULE: Source = Source::Outcome(Step::Schedule);
 
-const TIME: Spread = Spread::Between { low: "time.low_us", high: "time.high_us", what: What::At("time.spread") };
+const TIME: Spread =
+    Spread::Between { low: "time.low_us", high: "time.high_us", what: What::At("time.spread") };
 
 pub(super) const TABLES: &[Layout] = &[
     Layout::new(
@@ -41,7 +45,8 @@ pub(super) const TABLES: &[Layout] = &[
                 count("named_registers").at("metrics.registers.named"),
                 count("live_registers").at("metrics.registers.live"),
                 count("allocated_registers").at("metrics.registers.allocated"),
-                list("remarks"),
+                // They name source lines.
+                list("remarks").quiet(),
             ]),
             Group {
                 prefix: "bound_",
@@ -52,10 +57,7 @@ pub(super) const TABLES: &[Layout] = &[
                     number("headroom_percent", Unit::Percent).at("bound.headroom_percent"),
                 ],
             },
-            Group {
-                prefix: "time_",
-                columns: &[spread("time_us", Unit::Microseconds, TIME).at("time.us")],
-            },
+            Group { prefix: "time_", columns: &[spread("time_us", Unit::Microseconds, TIME).at("time.us")] },
         ],
     ),
     Layout::new(
@@ -79,7 +81,10 @@ pub(super) const TABLES: &[Layout] = &[
         "instructions of one unit in a row, in program order",
         SCHEDULE,
         &["variants", "metrics.interleave.runs"],
-        &[word("variant").at("^name"), column("run", Kind::Count(Unit::Count, Spread::Unknown), false).at("@index")],
+        &[
+            word("variant").at("^name"),
+            column("run", Kind::Count(Unit::Count, Spread::Unknown), false).at("@index"),
+        ],
         &[group(&[word("unit").at("of"), count("instructions")])],
     )
     // One instruction moved shifts all runs after it; the table `schedule` has their figures.

@@ -1,6 +1,6 @@
 //! Tables of step 2: the trace as a whole, its roles, their waits and events, and what the looking cost.
 
-use super::{Column, Source, Group, Layout, Spread, between, count, flag, group, list, number, spread, word};
+use super::{Column, Group, Layout, Source, Spread, between, count, flag, group, list, number, spread, word};
 use kbt_evidence::{Step, Unit};
 
 const TRACE: Source = Source::Outcome(Step::Trace);
@@ -8,7 +8,8 @@ const TRACE: Source = Source::Outcome(Step::Trace);
 const EACH: Spread = between("each_cycles.p10", "each_cycles.p90", "p10 to p90 of occurrences");
 const STEPS: Spread = between("period_cycles.p10", "period_cycles.p90", "p10 to p90 of steps");
 const BUSY: Spread = between("busy_spread_cycles.p10", "busy_spread_cycles.p90", "p10 to p90 of steps");
-const CTAS: Spread = between("over_ctas_cycles.p10", "over_ctas_cycles.p90", "p10 to p90 of the CTAs' own means");
+const CTAS: Spread =
+    between("over_ctas_cycles.p10", "over_ctas_cycles.p90", "p10 to p90 of the CTAs' own means");
 const TRIPS: Spread = between("round_trip_cycles.p10", "round_trip_cycles.p90", "p10 to p90 of round trips");
 const PAIRS: Spread = between("low_percent", "high_percent", "interval of the median over pairs");
 

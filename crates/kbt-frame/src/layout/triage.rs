@@ -1,11 +1,24 @@
 //! Tables of step 0: roofs, bounds, candidates and checks.
 
-use super::{Source, Group, Layout, group, number, text, word};
+use super::{Group, Layout, Source, group, number, text, word};
 use kbt_evidence::{Step, Unit};
 
 const TRIAGE: Source = Source::Outcome(Step::Triage);
 
 pub(super) const TABLES: &[Layout] = &[
+    Layout::new(
+        "triage",
+        "the diagnosis",
+        TRIAGE,
+        &[],
+        &[],
+        &[group(&[
+            word("status"),
+            word("call"),
+            number("margin_ratio", Unit::Ratio).at("margin.ratio"),
+            text("refusal"),
+        ])],
+    ),
     Layout::new(
         "roofs",
         "a roof of the roofline plot",
@@ -24,10 +37,7 @@ pub(super) const TABLES: &[Layout] = &[
         &[word("resource")],
         &[
             group(&[text("name"), text("how"), number("time_us", Unit::Microseconds).at("time.us")]),
-            Group {
-                prefix: "share_",
-                columns: &[number("share_ratio", Unit::Ratio).at("share.ratio")],
-            },
+            Group { prefix: "share_", columns: &[number("share_ratio", Unit::Ratio).at("share.ratio")] },
         ],
     ),
     Layout::new(

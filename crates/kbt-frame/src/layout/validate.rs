@@ -1,6 +1,6 @@
 //! Tables of step 6: each variant's repeated runs, its tensors against the saved ones, and its probes.
 
-use super::{Column, Source, Group, Kind, Layout, Spread, column, count, flag, group, list, number, word};
+use super::{Column, Group, Kind, Layout, Source, Spread, column, count, flag, group, list, number, word};
 use kbt_evidence::{Step, Unit};
 
 const VALIDATE: Source = Source::Outcome(Step::Validate);

@@ -25,7 +25,8 @@ impl AttentionTuner<'_> {
             }
             return output(Origin::Recorded, &outcome);
         }
-        let base = algebra::best_setting(self.plain(), history)?;
+        let mut base = algebra::best_setting(self.plain(), history)?;
+        base.0.retain(|knob, _| !HANDOFF_KNOBS.contains(&knob.as_str()));
         let choice = Choice {
             fix: base,
             vary: Some(HANDOFF_KNOBS.iter().map(|k| (*k).to_owned()).collect()),
@@ -43,7 +44,7 @@ impl AttentionTuner<'_> {
         let launcher = self.launcher();
         let resume = dir.join("spec.json").exists();
         let mut sweep = Sweep::prepare(&dir, spec, resume, &launcher, &Bitwise).map_err(fatal)?;
-        sweep.budget_s = Some(if self.quick { 45.0 } else { 120.0 });
+        sweep.budget_s = Some(if self.quick { 45.0 } else { 110.0 });
         let mut outcome = sweep.run().map_err(fatal)?;
         if let Some(times) = &times {
             outcome = outcome.with_model(times).map_err(fatal)?;

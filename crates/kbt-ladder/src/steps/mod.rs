@@ -61,7 +61,7 @@ pub struct Size {
 
 impl Size {
     /// What the target file says.
-    const TUNING: Self = Self { batch: 4, heads: 16, seqlen: 4096 };
+    const TUNING: Self = Self { batch: 2, heads: 16, seqlen: 4096 };
 
     /// Steps over the keys that one SM does one after the other in a launch: CTAs of 128 queries, one an SM, each
     /// with a step every 128 keys.
@@ -173,8 +173,10 @@ impl<'a> AttentionTuner<'a> {
     }
 
     /// A timed run of a setting on the first input set.
-    fn timed(&self, setting: Setting) -> LaunchRequest {
-        LaunchRequest { inputs: Some(self.inputs(0)), ..LaunchRequest::timed(setting) }
+    fn timed(&self, setting: Setting) -> Result<LaunchRequest, StepFailure> {
+        let inputs = self.inputs(0);
+        std::fs::create_dir_all(&inputs).map_err(|e| fatal(format!("{}: {e}", inputs.display())))?;
+        Ok(LaunchRequest { inputs: Some(inputs), ..LaunchRequest::timed(setting) })
     }
 
     /// The median time of a setting over fresh processes, as a figure.
@@ -184,7 +186,7 @@ impl<'a> AttentionTuner<'a> {
         let mut last = None;
         for _ in 0..processes {
             launcher.cool_down(self.target.limits.cooldown_s);
-            let launch = launcher.launch(&self.timed(setting.clone()));
+            let launch = launcher.launch(&self.timed(setting.clone())?);
             match launch.sample().filter(|_| launch.is_ok()) {
                 Some(sample) => samples.push(sample),
                 None => return Err(fatal(failed(setting, &launch))),

@@ -94,7 +94,7 @@ impl AttentionTuner<'_> {
         let launcher = self.launcher();
         let policy = TimingPolicy { min_blocks: 2, max_blocks: 3, ..TimingPolicy::default() };
         let rest = self.target.limits.cooldown_s;
-        let (request_a, request_b) = (self.timed(a.clone()), self.timed(b.clone()));
+        let (request_a, request_b) = (self.timed(a.clone())?, self.timed(b.clone())?);
         let found = kbt_target::compare(&launcher, &request_a, &request_b, &policy, rest)
             .map_err(|e| fatal(format!("{a} against {b}: {e}")))?;
         let figure = |samples: &[kbt_target::Sample]| {

@@ -47,7 +47,7 @@ impl AttentionTuner<'_> {
                 };
                 let request = LaunchRequest {
                     trace: recording.map(|l| (l, out.clone())),
-                    ..self.timed(plain.clone())
+                    ..self.timed(plain.clone())?
                 };
                 launcher.cool_down(self.target.limits.cooldown_s);
                 let launch = launcher.launch(&request);

@@ -34,8 +34,9 @@ impl AttentionTuner<'_> {
             self.note(format!("  {name}"));
             let runs = match (self.quick, name.as_str()) {
                 (true, _) => 20,
-                (false, "plain" | "tuned") => 60,
-                (false, _) => 30,
+                (false, "tuned") => 60,
+                (false, "plain") => 30,
+                (false, _) => 20,
             };
             variants.push(self.check_variant(&dir, &name, &plain, &setting, class, runs)?);
         }
@@ -77,7 +78,7 @@ impl AttentionTuner<'_> {
         runs: u32,
     ) -> Result<VariantResult, StepFailure> {
         let mut result = VariantResult::new(name, class);
-        let process = Processes::new(&self.target, SIZE, false, dir)?;
+        let process = Processes::new(&self.target, SIZE, &[], dir)?;
         let how = self.provenance_of("kbt tune: outputs of fresh processes on saved inputs");
         let (saved, variant) = match (process.tensors(plain, 0), process.tensors(setting, 0)) {
             (Ok(saved), Ok(variant)) => (saved, variant),
@@ -124,7 +125,12 @@ impl AttentionTuner<'_> {
             Err(e) => return Ok(Err(format!("probe {kind}: {e}"))),
         };
         let folder = dir.join(format!("probe-{kind}"));
-        let process = Processes::new(&self.target, PROBE_SIZE, probe.causal, &folder)?;
+        let scale = probe.scale.to_string();
+        let mut options = vec!["--scale", &scale];
+        if probe.causal {
+            options.push("--causal");
+        }
+        let process = Processes::new(&self.target, PROBE_SIZE, &options, &folder)?;
         std::fs::create_dir_all(process.inputs(0)).map_err(fatal)?;
         probe.inputs.write_safetensors(&process.inputs(0).join("inputs.safetensors")).map_err(fatal)?;
         let outputs = match process.tensors(setting, 0) {
@@ -164,7 +170,7 @@ struct Processes {
 }
 
 impl Processes {
-    fn new(target: &Target, [batch, heads, seqlen]: [usize; 3], causal: bool, dir: &Path) -> Result<Self, StepFailure> {
+    fn new(target: &Target, [batch, heads, seqlen]: [usize; 3], options: &[&str], dir: &Path) -> Result<Self, StepFailure> {
         let mut target = target.clone();
         let sized = ["--batch", "--heads", "--seqlen"].iter().zip([batch, heads, seqlen]);
         for (flag, value) in sized {
@@ -175,10 +181,8 @@ impl Processes {
             }
         }
         // Outputs are wanted, not times.
-        target.run.command.extend(["--launches", "1", "--warmup", "1"].map(str::to_owned));
-        if causal {
-            target.run.command.push("--causal".into());
-        }
+        let once = ["--launches", "1", "--warmup", "1"];
+        target.run.command.extend(once.iter().chain(options).map(|o| (*o).to_owned()));
         std::fs::create_dir_all(dir).map_err(fatal)?;
         Ok(Self { target, dir: dir.to_owned() })
     }

@@ -215,11 +215,14 @@ impl<'a> CostModel<'a> {
 
     fn named(&self, names: &[&str]) -> Result<OpCost, MissingFigure> {
         for name in names {
+            // What is several instructions has a rate of its own in a measured profile, but that says nothing of
+            // which pipes it takes: its instructions do.
+            let compound = name.starts_with("div.") || name.starts_with("e2m1.");
+            if let Some(row) = self.profile.rate(name).ok().filter(|_| !compound) {
+                return Ok(Self::single(name, row));
+            }
             if let Ok(known) = self.profile.lowering(name) {
                 return self.lowered(known.results, &known.instructions, &known.provenance);
-            }
-            if let Ok(row) = self.profile.rate(name) {
-                return Ok(Self::single(name, row));
             }
             if let Some(mined) = lowering::find(name, self.profile.arch) {
                 return self.lowered(mined.results, &mined.instructions, &mined.provenance);
@@ -308,6 +311,8 @@ impl<'a> CostModel<'a> {
             // All plain instructions of these pipes have one rate.
             Pipe::Alu => "max.f32",
             Pipe::Fma | Pipe::FmaLite => "fma.rn.f32",
+            // EX2 alone is faster than the rest of this pipe, on sm_103.
+            Pipe::Xu => "rcp.approx.ftz.f32",
             Pipe::Cbu | Pipe::Unknown => return Ok(None),
             _ => return Err(self.missing(plain.unwrap_or(&one.opcode))),
         };

@@ -23,7 +23,13 @@ pub(crate) fn bars(bars: &[Bar], names: [&str; 2], unit: &str) -> Result<String,
     draw("pipe pressure", (bottom + 52).unsigned_abs(), |root| picture(root, bars, names, unit, bottom))
 }
 
-fn picture(root: &Canvas<'_>, bars: &[Bar], names: [&str; 2], unit: &str, bottom: i32) -> Result<(), DrawError> {
+fn picture(
+    root: &Canvas<'_>,
+    bars: &[Bar],
+    names: [&str; 2],
+    unit: &str,
+    bottom: i32,
+) -> Result<(), DrawError> {
     let left = (bars.iter().map(|b| text_width(&b.label, 13)).max().unwrap_or(0) + 20).clamp(80, 240);
     let right = i32::try_from(WIDTH).unwrap_or(960) - 80;
     let most = bars.iter().flat_map(|b| [b.before, b.after]).fold(0.0, f64::max);

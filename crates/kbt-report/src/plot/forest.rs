@@ -1,6 +1,8 @@
 //! The sweep: a row a setting, its time over the baseline's with the interval, and the model's curve beside it.
 
-use super::{BLUE, Canvas, DrawError, GREEN, GRID, INK, MUTED, ORANGE, RED, Scale, WIDTH, draw, fit, label, text_width};
+use super::{
+    BLUE, Canvas, DrawError, GREEN, GRID, INK, MUTED, ORANGE, RED, Scale, WIDTH, draw, fit, label, text_width,
+};
 use crate::{ReportError, number};
 use plotters::element::DashedPathElement;
 use plotters::prelude::{Circle, PathElement, Polygon};
@@ -67,7 +69,10 @@ fn picture(root: &Canvas<'_>, entries: &[Entry], bottom: i32) -> Result<(), Draw
                 if let Some((low, high)) = interval {
                     root.draw(&PathElement::new([(x.at(low), y), (x.at(high), y)], BLUE.stroke_width(2)))?;
                     for end in [low, high] {
-                        root.draw(&PathElement::new([(x.at(end), y - 4), (x.at(end), y + 4)], BLUE.stroke_width(2)))?;
+                        root.draw(&PathElement::new(
+                            [(x.at(end), y - 4), (x.at(end), y + 4)],
+                            BLUE.stroke_width(2),
+                        ))?;
                     }
                 }
                 let fill = if e.best { GREEN } else { BLUE };
@@ -78,7 +83,11 @@ fn picture(root: &Canvas<'_>, entries: &[Entry], bottom: i32) -> Result<(), Draw
             }
             None => {
                 let why = e.why.as_deref().unwrap_or("no time");
-                root.draw_text(&fit(&format!("✕ {why}"), 12, right - left), &label(12, RED, HPos::Left), (left + 4, y))?;
+                root.draw_text(
+                    &fit(&format!("✕ {why}"), 12, right - left),
+                    &label(12, RED, HPos::Left),
+                    (left + 4, y),
+                )?;
             }
         }
     }

@@ -153,7 +153,9 @@ impl Scale {
     pub(crate) fn at(&self, value: f64) -> i32 {
         let share = (value - self.from.0) / (self.from.1 - self.from.0);
         #[expect(clippy::cast_possible_truncation, reason = "clamped to the picture")]
-        let pixel = (f64::from(self.to.0) + share * f64::from(self.to.1 - self.to.0)).clamp(-2000.0, 4000.0).round() as i32;
+        let pixel = (f64::from(self.to.0) + share * f64::from(self.to.1 - self.to.0))
+            .clamp(-2000.0, 4000.0)
+            .round() as i32;
         pixel
     }
 
@@ -188,13 +190,24 @@ mod tests {
     #[test]
     fn a_plot_on_the_page_has_no_fixed_colour_and_one_alone_has_a_ground() {
         let svg = draw("test", 100, |root| {
-            root.draw(&plotters::prelude::Rectangle::new([(1, 1), (9, 9)], plotters::style::Color::filled(&HATCH)))?;
+            root.draw(&plotters::prelude::Rectangle::new(
+                [(1, 1), (9, 9)],
+                plotters::style::Color::filled(&HATCH),
+            ))?;
             root.draw_text("a < b", &label(13, INK, HPos::Left), (5, 5))
         })
         .unwrap();
         let page = inline(&svg, "a \"label\"");
-        assert!(page.starts_with("<svg role=\"img\" aria-label=\"a &quot;label&quot;\" viewBox=\"0 0 960 100\">"), "{page}");
-        assert!(page.contains("url(#kbt-hatch)") && page.contains("a &lt; b") && page.contains("fill:var(--p-ink)"), "{page}");
+        assert!(
+            page.starts_with("<svg role=\"img\" aria-label=\"a &quot;label&quot;\" viewBox=\"0 0 960 100\">"),
+            "{page}"
+        );
+        assert!(
+            page.contains("url(#kbt-hatch)")
+                && page.contains("a &lt; b")
+                && page.contains("fill:var(--p-ink)"),
+            "{page}"
+        );
         assert!(!page.contains('#') || !page.contains("=\"#"), "{page}");
         let alone = standalone(&svg);
         assert!(alone.contains("xmlns=") && alone.contains("fill=\"#FFFFFF\""), "{alone}");

@@ -1,7 +1,10 @@
 //! The roofline: roofs and kernels on logarithmic axes. Every roof is tagged with a letter and named beside the plot
 //! with its rate and how it is known; one that nobody measured is dashed.
 
-use super::{BLUE, Canvas, DrawError, GREEN, GREY, GRID, INK, MUTED, ORANGE, PURPLE, RED, SKY, Scale, draw, fit, label};
+use super::{
+    BLUE, Canvas, DrawError, GREEN, GREY, GRID, INK, MUTED, ORANGE, PURPLE, RED, SKY, Scale, draw, fit,
+    label, text_width,
+};
 use crate::{ReportError, number};
 use kbt_roofline::outcome::{PlotPoint, PlotRoof, RooflinePlot};
 use plotters::element::DashedPathElement;
@@ -11,10 +14,10 @@ use plotters::style::text_anchor::HPos;
 
 /// The plotting area, left to right and top to bottom.
 const LEFT: i32 = 84;
-const RIGHT: i32 = 640;
+const RIGHT: i32 = 604;
 const TOP: i32 = 16;
 /// Where the legend begins.
-const LEGEND: i32 = 668;
+const LEGEND: i32 = 630;
 const ROW: i32 = 42;
 
 struct Axes {
@@ -30,8 +33,10 @@ impl Axes {
 
 /// The plot; the first point is the kernel as it was, those after it are what became of it.
 pub(crate) fn roofline(plot: &RooflinePlot) -> Result<String, ReportError> {
-    let rows = plot.roofs.len() + plot.points.len();
-    let height = (TOP + 16 + ROW * i32::try_from(rows).unwrap_or(0)).clamp(440, 2000);
+    let names = plot.roofs.iter().map(|r| &r.name).chain(plot.points.iter().map(|p| &p.name));
+    // A long name takes two lines of the legend.
+    let legend: i32 = names.map(|n| if text_width(n, 13) > 240 { ROW + 16 } else { ROW }).sum();
+    let height = (TOP + 16 + legend).clamp(440, 2000);
     draw("roofline", height.unsigned_abs(), |root| picture(root, plot, height - 56))
 }
 
@@ -41,6 +46,7 @@ fn picture(root: &Canvas<'_>, plot: &RooflinePlot, bottom: i32) -> Result<(), Dr
     let fastest = plot.roofs.iter().filter_map(|r| r.bytes_per_s).fold(0.0, f64::max);
     let highest = plot.roofs.iter().filter_map(|r| r.flop_per_s).fold(0.0, f64::max);
     let (mut slopes, mut flats) = (0, 0);
+    let mut tags: Vec<((i32, i32), String, RGBColor)> = Vec::new();
     let mut y = TOP + 12;
     for (index, roof) in plot.roofs.iter().enumerate() {
         let ink = if roof.bytes_per_s.is_some() {
@@ -53,19 +59,33 @@ fn picture(root: &Canvas<'_>, plot: &RooflinePlot, bottom: i32) -> Result<(), Dr
         let letter = char::from(b'a' + u8::try_from(index % 26).unwrap_or(0)).to_string();
         if let Some((from, to)) = ends(roof, &axes, fastest, highest) {
             stroke(root, vec![from, to], ink, roof.provenance.kind.is_measurement())?;
-            tag(root, place_of_tag(from, to, if roof.bytes_per_s.is_some() { slopes } else { flats }), &letter, ink)?;
+            tag(
+                root,
+                place_of_tag(from, to, if roof.bytes_per_s.is_some() { slopes } else { flats }),
+                &letter,
+                ink,
+            )?;
         }
         stroke(root, vec![(LEGEND, y), (LEGEND + 26, y)], ink, roof.provenance.kind.is_measurement())?;
         let rate = roof.bytes_per_s.map_or_else(
             || number::si(roof.flop_per_s.unwrap_or(f64::NAN), "FLOP/s"),
             |b| number::si(b, "B/s"),
         );
-        entry(root, y, &format!("{letter}  {}", roof.name), &format!("{rate}, {}", roof.provenance.kind))?;
-        y += ROW;
+        y = entry(
+            root,
+            y,
+            &format!("{letter} – {}", roof.name),
+            &format!("{rate}, {}", roof.provenance.kind),
+        )?;
+    }
+    // After all lines, since roofs of one height lie over each other.
+    for (at, letter, ink) in tags {
+        tag(root, at, &letter, ink)?;
     }
     for (index, point) in plot.points.iter().enumerate() {
         let at = axes.at(point.flop_per_byte, point.flop_per_s);
-        let roof = plot.roofs.iter().filter_map(|r| height_at(r, point.flop_per_byte)).fold(f64::INFINITY, f64::min);
+        let roof =
+            plot.roofs.iter().filter_map(|r| height_at(r, point.flop_per_byte)).fold(f64::INFINITY, f64::min);
         if roof.is_finite() && roof > point.flop_per_s && index == 0 {
             let top = axes.at(point.flop_per_byte, roof);
             root.draw(&DashedPathElement::new([at, top], 2, 4, MUTED.stroke_width(1)))?;
@@ -74,8 +94,7 @@ fn picture(root: &Canvas<'_>, plot: &RooflinePlot, bottom: i32) -> Result<(), Dr
         marker(root, (LEGEND + 13, y), index)?;
         let rate = number::si(point.flop_per_s, "FLOP/s");
         let ai = number::plain(point.flop_per_byte);
-        entry(root, y, &point.name, &format!("{rate} at {ai} FLOP/B, {}", point.provenance.kind))?;
-        y += ROW;
+        y = entry(root, y, &point.name, &format!("{rate} at {ai} FLOP/B, {}", point.provenance.kind))?;
     }
     Ok(())
 }
@@ -85,14 +104,16 @@ fn axes(plot: &RooflinePlot, bottom: i32) -> Axes {
     let slopes = || plot.roofs.iter().filter_map(|r| r.bytes_per_s);
     let flats = || plot.roofs.iter().filter_map(|r| r.flop_per_s);
     let ridges = flats().flat_map(|f| slopes().map(move |b| f / b));
-    let xs: Vec<f64> = ridges.chain(plot.points.iter().map(|p| p.flop_per_byte)).filter(|x| *x > 0.0).collect();
+    let xs: Vec<f64> =
+        ridges.chain(plot.points.iter().map(|p| p.flop_per_byte)).filter(|x| *x > 0.0).collect();
     let bounds = |values: &[f64], low: f64, high: f64| {
         let min = values.iter().copied().fold(f64::INFINITY, f64::min);
         let max = values.iter().copied().fold(0.0, f64::max);
         if max > 0.0 { ((min / low).log10(), (max * high).log10()) } else { (0.0, 3.0) }
     };
     let x = bounds(&xs, 6.0, 6.0);
-    let tops: Vec<f64> = flats().chain(plot.points.iter().map(|p| p.flop_per_s)).filter(|y| *y > 0.0).collect();
+    let tops: Vec<f64> =
+        flats().chain(plot.points.iter().map(|p| p.flop_per_s)).filter(|y| *y > 0.0).collect();
     let (low, high) = bounds(&tops, 3.0, 2.0);
     let y = (low.min(high - 2.0), high);
     Axes { x: Scale { from: x, to: (LEFT, RIGHT) }, y: Scale { from: y, to: (bottom, TOP) } }
@@ -116,7 +137,11 @@ fn grid(root: &Canvas<'_>, axes: &Axes) -> Result<(), DrawError> {
     }
     root.draw(&Rectangle::new([(left, top), (right, bottom)], MUTED))?;
     let middle = i32::midpoint(left, right);
-    root.draw_text("useful operations a byte of HBM (FLOP/B)", &label(13, INK, HPos::Center), (middle, bottom + 36))?;
+    root.draw_text(
+        "useful operations a byte of HBM (FLOP/B)",
+        &label(13, INK, HPos::Center),
+        (middle, bottom + 36),
+    )?;
     root.draw_text("FLOP/s", &label(13, INK, HPos::Left), (left + 8, top + 12))
 }
 
@@ -157,7 +182,9 @@ fn ends(roof: &PlotRoof, axes: &Axes, fastest: f64, highest: f64) -> Option<((i3
         (None, Some(f)) => (if fastest > 0.0 { ten(x.0).max(f / fastest) } else { ten(x.0) }, ten(x.1)),
         (None, None) => return None,
     };
-    (from < to).then(|| (axes.at(from, height_at(roof, from).unwrap_or(1.0)), axes.at(to, height_at(roof, to).unwrap_or(1.0))))
+    (from < to).then(|| {
+        (axes.at(from, height_at(roof, from).unwrap_or(1.0)), axes.at(to, height_at(roof, to).unwrap_or(1.0)))
+    })
 }
 
 /// Slopes have their tags low on the line, flat roofs at its right end, each a bit further on than the last.
@@ -181,10 +208,27 @@ fn tag(root: &Canvas<'_>, at: (i32, i32), letter: &str, ink: RGBColor) -> Result
     root.draw_text(letter, &label(12, INK, HPos::Center), at)
 }
 
-fn entry(root: &Canvas<'_>, y: i32, name: &str, what: &str) -> Result<(), DrawError> {
+/// A line of the legend: the name, in two lines where it is long, and what goes with it. Gives the next line's place.
+fn entry(root: &Canvas<'_>, y: i32, name: &str, what: &str) -> Result<i32, DrawError> {
     let room = i32::try_from(super::WIDTH).unwrap_or(960) - LEGEND - 38;
-    root.draw_text(&fit(name, 13, room), &label(13, INK, HPos::Left), (LEGEND + 36, y - 1))?;
-    root.draw_text(&fit(what, 12, room), &label(12, MUTED, HPos::Left), (LEGEND + 36, y + 16))
+    let mut lines = vec![String::new()];
+    for word in name.split(' ') {
+        match lines.last_mut() {
+            Some(last) if last.is_empty() => word.clone_into(last),
+            Some(last) if text_width(last, 13) + text_width(word, 13) + 8 <= room => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    let mut at = y;
+    for line in lines {
+        root.draw_text(&fit(&line, 13, room), &label(13, INK, HPos::Left), (LEGEND + 36, at))?;
+        at += 16;
+    }
+    root.draw_text(&fit(what, 12, room), &label(12, MUTED, HPos::Left), (LEGEND + 36, at))?;
+    Ok(at + ROW - 16)
 }
 
 /// Circles for the kernel as it was, diamonds for what became of it.
@@ -199,6 +243,11 @@ fn marker(root: &Canvas<'_>, (x, y): (i32, i32), index: usize) -> Result<(), Dra
 }
 
 /// The kernel after tuning: the same useful work in another time.
-pub(crate) fn moved(before: &PlotPoint, name: &str, flop_per_s: f64, provenance: kbt_evidence::Provenance) -> PlotPoint {
+pub(crate) fn moved(
+    before: &PlotPoint,
+    name: &str,
+    flop_per_s: f64,
+    provenance: kbt_evidence::Provenance,
+) -> PlotPoint {
     PlotPoint { name: name.to_owned(), flop_per_byte: before.flop_per_byte, flop_per_s, provenance }
 }

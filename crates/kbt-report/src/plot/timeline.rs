@@ -1,7 +1,9 @@
 //! A few steps of one CTA: a row a role. Work is a plain bar, waits are hatched over it, recorded events lie in it,
 //! and lines lead from an arrival to the wait that it ended.
 
-use super::{BAND, BLUE, Canvas, DrawError, GRID, HATCH, INK, MUTED, RED, Scale, WIDTH, draw, fit, label, text_width};
+use super::{
+    BAND, BLUE, Canvas, DrawError, GRID, HATCH, INK, MUTED, RED, Scale, WIDTH, draw, fit, label, text_width,
+};
 use crate::{ReportError, number};
 use kbt_trace::outcome::{SpanKind, Timeline, TimelineRow};
 use plotters::prelude::{Circle, PathElement, Rectangle};
@@ -31,21 +33,27 @@ fn picture(root: &Canvas<'_>, t: &Timeline, bottom: i32) -> Result<(), DrawError
         root.draw(&PathElement::new([(x.at(tick), TOP - 6), (x.at(tick), bottom)], GRID))?;
         root.draw_text(&number::cycles(tick), &label(12, MUTED, HPos::Center), (x.at(tick), bottom + 14))?;
     }
-    root.draw_text("SM clock cycles", &label(13, INK, HPos::Center), (i32::midpoint(left, right), bottom + 36))?;
+    root.draw_text(
+        "SM clock cycles",
+        &label(13, INK, HPos::Center),
+        (i32::midpoint(left, right), bottom + 36),
+    )?;
     for (index, row) in t.rows.iter().enumerate() {
         let y = TOP + i32::try_from(index).unwrap_or(0) * ROW;
         root.draw_text(&fit(&row.role, 14, left - 14), &label(14, INK, HPos::Left), (4, y + BAR / 2))?;
         self::row(root, row, y, &x)?;
     }
     for arrow in t.arrows.iter().take(ARROWS) {
-        let place = |role: &str| t.rows.iter().position(|r| r.role == role).and_then(|i| i32::try_from(i).ok());
+        let place =
+            |role: &str| t.rows.iter().position(|r| r.role == role).and_then(|i| i32::try_from(i).ok());
         let (Some(from), Some(to)) = (place(&arrow.from), place(&arrow.to)) else { continue };
         if from == to {
             continue;
         }
         // From the edge of one bar to the facing edge of the other.
         let edge = |i: i32, other: i32| TOP + i * ROW + if other > i { BAR } else { 0 };
-        let (start, end) = ((x.at(arrow.from_cycles), edge(from, to)), (x.at(arrow.to_cycles), edge(to, from)));
+        let (start, end) =
+            ((x.at(arrow.from_cycles), edge(from, to)), (x.at(arrow.to_cycles), edge(to, from)));
         root.draw(&PathElement::new([start, end], INK.mix(0.55).stroke_width(1)))?;
         root.draw(&Circle::new(end, 3, INK.filled()))?;
     }
@@ -74,13 +82,13 @@ fn row(root: &Canvas<'_>, row: &TimelineRow, y: i32, x: &Scale) -> Result<(), Dr
     sorted.sort_by(|a, b| a.start_cycles.total_cmp(&b.start_cycles));
     for span in sorted {
         let (from, to) = (x.at(span.start_cycles), x.at(span.end_cycles));
-        let width = text_width(&span.label, 11);
+        let width = text_width(&span.label, 12);
         match span.kind {
             SpanKind::Event if width + 8 <= to - from => {
-                root.draw_text(&span.label, &label(11, INK, HPos::Left), (from + 4, y + BAR / 2))?;
+                root.draw_text(&span.label, &label(12, INK, HPos::Left), (from + 4, y + BAR / 2))?;
             }
             SpanKind::Wait if from >= free && from + width <= x.to.1 + 10 && to - from >= 3 => {
-                root.draw_text(&span.label, &label(11, RED, HPos::Left), (from, y + BAR + 9))?;
+                root.draw_text(&span.label, &label(12, RED, HPos::Left), (from, y + BAR + 9))?;
                 free = from + width + 8;
             }
             _ => {}

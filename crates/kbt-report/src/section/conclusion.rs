@@ -1,9 +1,11 @@
 //! The conclusion: what to do, what it rests on, and where every class of fix stands.
 
 use super::{any_refused, evidence, names, sentence};
-use crate::doc::{Block, Inline, Line, Mark, Row, Section, Source, Sources, Table, code, line, prose, strong, text};
-use crate::run::{Origin, Run, Summary};
+use crate::doc::{
+    Block, Inline, Line, Mark, Row, Section, Source, Sources, Table, code, line, prose, strong, text,
+};
 use crate::number;
+use crate::run::{Origin, Run, Summary};
 use kbt_evidence::{Known, Standing, Verdict};
 use kbt_validate::outcome::VariantStanding;
 
@@ -36,8 +38,12 @@ pub(super) fn section(sources: &Sources, run: &Run) -> Section {
 
 fn lead(sources: &Sources, run: &Run, summary: &Summary) -> Block {
     let Some(first) = summary.recommendations.first().map(|r| &r.verdict) else {
-        let open: Vec<&str> =
-            summary.classes.iter().filter(|c| c.standing == Standing::Open).map(|c| c.class.phrase()).collect();
+        let open: Vec<&str> = summary
+            .classes
+            .iter()
+            .filter(|c| c.standing == Standing::Open)
+            .map(|c| c.class.phrase())
+            .collect();
         let more = if open.is_empty() { String::new() } else { format!(" Still open: {}.", open.join("; ")) };
         let why = if any_refused(run) {
             "Some steps were refused for want of evidence; what each needs is below."
@@ -74,7 +80,8 @@ fn known(v: &Verdict) -> Line {
 /// What the best setting of the sweep came to, and whether validation admits it.
 fn gain(sources: &Sources, run: &Run) -> Option<Block> {
     let split = run.handoff.as_ref()?.outcome.as_ref()?;
-    let best = split.best.and_then(|i| split.points.iter().find(|p| p.index == i)).filter(|p| p.index != 0)?;
+    let best =
+        split.best.and_then(|i| split.points.iter().find(|p| p.index == i)).filter(|p| p.index != 0)?;
     let base = split.baseline()?;
     let confirmed = split.confirmed.iter().find(|c| c.index == best.index);
     let (ratio, provenance) = match confirmed.and_then(|c| Some((c.to_baseline?, &c.provenance))) {
@@ -126,7 +133,10 @@ fn then(summary: &Summary) -> Vec<Block> {
 }
 
 fn classes(summary: &Summary) -> Option<Block> {
-    let mut table = Table::new("Where each class of fix stands", &["Class of fix", "Stands", "Why", "Says step", "Known"]);
+    let mut table = Table::new(
+        "Where each class of fix stands",
+        &["Class of fix", "Stands", "~Why", "Says step", "Known"],
+    );
     let rank = |s: Standing| match s {
         Standing::Recommended => 0,
         Standing::Open => 1,
@@ -137,7 +147,9 @@ fn classes(summary: &Summary) -> Option<Block> {
     lines.sort_by_key(|c| rank(c.standing));
     for c in lines {
         let (to, short, _) = names(c.step);
-        let badge = c.known.map_or_else(|| line!["no figure"], |known| vec![Inline::Badge(Source { known, id: None })]);
+        let badge = c
+            .known
+            .map_or_else(|| line!["no figure"], |known| vec![Inline::Badge(Source { known, id: None })]);
         table.row(Row::new(vec![
             line![capital(c.class.phrase())],
             line![Inline::Standing(c.standing)],
@@ -158,13 +170,19 @@ fn refusals(run: &Run) -> Option<Block> {
         .filter(|(_, d)| d.origin == Origin::Refused)
         .map(|(step, d)| {
             let needs = d.needs.map_or_else(Line::new, |n| line![" It needs: ", prose(&sentence(n))]);
-            line![strong(format!("Step {} ({step})", step.index())), ": ", prose(&sentence(d.headline)), needs]
+            line![
+                strong(format!("Step {} ({step})", step.index())),
+                ": ",
+                prose(&sentence(d.headline)),
+                needs
+            ]
         })
         .collect();
     if refused.is_empty() {
         return None;
     }
-    let title = line![format!("{} of {} steps were refused for want of evidence", refused.len(), rungs.len())];
+    let title =
+        line![format!("{} of {} steps were refused for want of evidence", refused.len(), rungs.len())];
     Some(Block::Fold { title, blocks: vec![Block::List(refused)] })
 }
 

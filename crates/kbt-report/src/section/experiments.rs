@@ -18,7 +18,8 @@ pub(super) fn blocks(sources: &Sources, o: &TriageOutcome) -> Vec<Block> {
             blocks.extend(experiment(sources, i + 1, e));
         }
     }
-    let mut results = Table::new("Results taken back in", &["Experiment", "Says", "Finding", "#Observed", "#Predicted"]);
+    let mut results =
+        Table::new("Results taken back in", &["Experiment", "Says", "~Finding", "#Observed", "#Predicted"]);
     for r in &o.results {
         results.row(Row::new(vec![
             prose(&r.experiment),
@@ -29,9 +30,13 @@ pub(super) fn blocks(sources: &Sources, o: &TriageOutcome) -> Vec<Block> {
         ]));
     }
     blocks.extend(results.block());
-    let mut order = Table::new("Order of work", &["Rank", "Do", "Why"]);
+    let mut order = Table::new("Order of work", &["Rank", "~Do", "~Why"]);
     for step in &o.order {
-        order.row(Row::new(vec![line![strong(step.priority.as_str())], prose(&step.action), prose(&step.why)]));
+        order.row(Row::new(vec![
+            line![strong(step.priority.as_str())],
+            prose(&sentence(&step.action)),
+            prose(&sentence(&step.why)),
+        ]));
     }
     blocks.extend(order.block());
     blocks
@@ -40,8 +45,22 @@ pub(super) fn blocks(sources: &Sources, o: &TriageOutcome) -> Vec<Block> {
 fn experiment(sources: &Sources, number: usize, e: &Experiment) -> Vec<Block> {
     let mut inner = vec![Block::Terms(vec![
         (line!["Changes"], vec![prose(&sentence(&e.factor))]),
-        (line!["Predicts"], vec![line![prose(&sentence(&e.prediction)), format!(" {}: ", e.predicted.name), sources.figure(&e.predicted)]]),
-        (line!["Falsified by"], vec![line![prose(&sentence(&e.falsified_by)), format!(" {}: ", e.falsified_at.name), sources.figure(&e.falsified_at)]]),
+        (
+            line!["Predicts"],
+            vec![line![
+                prose(&sentence(&e.prediction)),
+                format!(" {}: ", e.predicted.name),
+                sources.figure(&e.predicted)
+            ]],
+        ),
+        (
+            line!["Falsified by"],
+            vec![line![
+                prose(&sentence(&e.falsified_by)),
+                format!(" {}: ", e.falsified_at.name),
+                sources.figure(&e.falsified_at)
+            ]],
+        ),
         (line!["Stop"], vec![prose(&sentence(&e.stop_rule))]),
     ])];
     inner.extend(e.command.clone().map(Block::Command));

@@ -1,13 +1,15 @@
 //! Step 5: the sweep drawn and as a table, what the contract forbids, and how well the model did.
 
-use super::{sentence, whole};
+use super::{plural, sentence, whole};
 use crate::ReportError;
-use crate::doc::{Block, Inline, Line, Mark, Plot, Row, Sources, Table, cell, code, line, prose, strong};
+use crate::doc::{
+    Block, Inline, Line, Mark, Plot, Row, Sources, Table, aside, cell, code, line, prose, strong,
+};
 use crate::plot::forest::{Entry, forest};
 use crate::{number, plot};
 use kbt_evidence::Unit;
-use kbt_split::{CheckOutcome, SplitOutcome};
 use kbt_split::outcome::{PointOutcome, PointStatus, RatioFigure};
+use kbt_split::{CheckOutcome, SplitOutcome};
 use kbt_target::{Setting, Speed};
 
 pub(super) fn blocks(sources: &Sources, o: &SplitOutcome) -> Result<Vec<Block>, ReportError> {
@@ -17,7 +19,11 @@ pub(super) fn blocks(sources: &Sources, o: &SplitOutcome) -> Result<Vec<Block>, 
     }
     let points = sorted(o);
     if let Some(base) = o.baseline() {
-        blocks.push(Block::Paragraph(line!["The baseline is ", code(base.setting.to_string()), "; settings are shown by what they change."]));
+        blocks.push(Block::Paragraph(line![
+            "The baseline is ",
+            code(base.setting.to_string()),
+            "; settings are shown by what they change."
+        ]));
     }
     if o.points.iter().any(|p| p.to_baseline.is_some()) || o.model.is_some() {
         let entries: Vec<Entry> = points.iter().map(|p| entry(o, p)).collect();
@@ -37,7 +43,9 @@ fn sorted(o: &SplitOutcome) -> Vec<&PointOutcome> {
     let mut points: Vec<&PointOutcome> = o.points.iter().collect();
     let fraction = |first: u32, all: u32| u64::from(first) * 1_000_000 / u64::from(all.max(1));
     points.sort_by_key(|p| match p.integers {
-        Some(i) => (0, i.chunks, fraction(i.first_chunks, i.chunks), fraction(i.first_tiles, i.tiles), p.index),
+        Some(i) => {
+            (0, i.chunks, fraction(i.first_chunks, i.chunks), fraction(i.first_tiles, i.tiles), p.index)
+        }
         None => (1, 0, 0, 0, p.index),
     });
     points
@@ -77,7 +85,8 @@ fn entry(o: &SplitOutcome, p: &PointOutcome) -> Entry {
 fn modelled(o: &SplitOutcome, p: &PointOutcome) -> Option<f64> {
     let curve = &o.model.as_ref()?.curve;
     let comparable = p.index == 0 || o.handoff_points().any(|h| h.index == p.index);
-    let period = |p: &PointOutcome| curve.iter().find(|c| Some(c.integers) == p.integers).map(|c| c.period_cycles);
+    let period =
+        |p: &PointOutcome| curve.iter().find(|c| Some(c.integers) == p.integers).map(|c| c.period_cycles);
     let base = period(o.baseline()?)?;
     comparable.then(|| period(p)).flatten().map(|own| own / base)
 }
@@ -100,7 +109,12 @@ fn model(sources: &Sources, o: &SplitOutcome) -> Option<Block> {
         Some(s) => {
             let rank = s.rank_correlation.map_or_else(
                 || line!["has no rank correlation (one side is constant)"],
-                |r| line!["ranks the settings with a correlation of ", sources.said(format!("{r:.2}"), &s.provenance)],
+                |r| {
+                    line![
+                        "ranks the settings with a correlation of ",
+                        sources.said(format!("{r:.2}"), &s.provenance)
+                    ]
+                },
             );
             line![
                 strong("The model "),
@@ -142,41 +156,53 @@ fn speed(s: Option<Speed>) -> Line {
     }
 }
 
-fn ratio(r: RatioFigure) -> String {
-    match r.low_ratio.zip(r.high_ratio) {
-        Some((l, h)) => format!("{} ({} to {})", number::ratio(r.ratio), number::ratio(l), number::ratio(h)),
-        None => number::ratio(r.ratio),
-    }
+/// A ratio with its interval.
+fn ratio(r: RatioFigure) -> Line {
+    let interval = r.low_ratio.zip(r.high_ratio);
+    let interval = interval.map(|(l, h)| aside(format!("{} to {}", number::ratio(l), number::ratio(h))));
+    line![number::ratio(r.ratio), interval]
+}
+
+fn time(p: &PointOutcome) -> Line {
+    let Some(time) = p.time_us else { return cell(None) };
+    let interval = p.low_time_us.zip(p.high_time_us);
+    let interval = interval.map(|(l, h)| aside(format!("{} to {}", number::time(l), number::time(h))));
+    line![number::time(time), interval]
 }
 
 fn table(sources: &Sources, o: &SplitOutcome, points: &[&PointOutcome]) -> Table {
-    let columns = ["Setting", "Handoff", "Came to", "Outputs", "#Time (95 % interval)", "#Over the baseline's", "Against", "#Model", "#Processes", "#Merged"];
+    let columns = [
+        "~Setting",
+        "Came to",
+        "#Time, 95 % interval",
+        "#Over the baseline's",
+        "Verdict",
+        "#Model",
+        "#Processes",
+        "#Merged",
+    ];
     let mut table = Table::new("Every setting of the sweep (marked: the best)", &columns);
     for p in points {
-        let time = p.time_us.map(|t| match p.low_time_us.zip(p.high_time_us) {
-            Some((l, h)) => format!("{} ({} to {})", number::time(t), number::time(l), number::time(h)),
-            None => number::time(t),
-        });
-        let status = match &p.status {
+        let mut status = match &p.status {
             PointStatus::Timed => line![Inline::Mark(Mark::Good, "timed".into())],
             status => line![
                 Inline::Mark(Mark::Bad, status.word().into()),
                 status.why().map_or_else(String::new, |w| format!(": {w}"))
             ],
         };
-        let against = match (p.against, p.index) {
-            (_, 0) | (None, _) => cell(None),
-            (Some(0), _) => line![speed(p.speed), " than the baseline"],
-            (Some(i), _) => line![speed(p.speed), format!(" against point {i}")],
+        status.extend(p.check.as_ref().map(|c| aside(checked(c))));
+        status.extend(p.notes.iter().map(|n| aside(n.as_str())));
+        let verdict = match (p.speed, p.against, p.index) {
+            (_, _, 0) | (None, _, _) => cell(None),
+            (Some(s), None | Some(0), _) => line![s.to_string()],
+            (Some(s), Some(i), _) => line![format!("{s} against point {i}")],
         };
         let mut row = Row::new(vec![
-            changed(o, &p.setting),
-            cell(p.integers.map(|i| i.to_string())),
+            line![changed(o, &p.setting), p.integers.map(|i| aside(i.to_string()))],
             status,
-            cell(p.check.as_ref().map(checked)),
-            cell(time),
-            cell(p.to_baseline.map(ratio)),
-            against,
+            time(p),
+            p.to_baseline.map_or_else(|| cell(None), ratio),
+            verdict,
             cell(modelled(o, p).map(number::ratio)),
             line![whole(p.processes_count as u64)],
             line![whole(p.merged_count as u64)],
@@ -193,23 +219,24 @@ fn table(sources: &Sources, o: &SplitOutcome, points: &[&PointOutcome]) -> Table
 
 fn checked(c: &CheckOutcome) -> String {
     match c {
-        CheckOutcome::Bitwise => "bitwise the baseline's".into(),
-        CheckOutcome::Accurate { statement } => format!("accurate: {statement}"),
+        CheckOutcome::Bitwise => "outputs bitwise the baseline's".into(),
+        CheckOutcome::Accurate { statement } => format!("outputs accurate: {statement}"),
         CheckOutcome::Wrong { statement } => format!("wrong: {statement}"),
-        CheckOutcome::Unchecked { why } => format!("not looked at: {why}"),
+        CheckOutcome::Unchecked { why } => format!("outputs not looked at: {why}"),
     }
 }
 
 fn confirmed(sources: &Sources, o: &SplitOutcome) -> Table {
     let columns = ["Setting", "Verdict", "#Over the baseline's", "#Chance of a false call", "Problem"];
-    let mut table = Table::new("The best settings against the baseline once more, on fresh samples", &columns);
+    let mut table =
+        Table::new("The best settings against the baseline once more, on fresh samples", &columns);
     for c in &o.confirmed {
         let setting = o.points.iter().find(|p| p.index == c.index);
         table.row(
             Row::new(vec![
                 setting.map_or_else(|| line![format!("point {}", c.index)], |p| changed(o, &p.setting)),
                 speed(c.speed),
-                cell(c.to_baseline.map(ratio)),
+                c.to_baseline.map_or_else(|| cell(None), ratio),
                 cell(c.error_rate_ratio.map(number::percent)),
                 c.problem.as_deref().map_or_else(|| cell(None), prose),
             ])
@@ -223,20 +250,32 @@ fn confirmed(sources: &Sources, o: &SplitOutcome) -> Table {
 fn never_run(sources: &Sources, o: &SplitOutcome) -> Vec<Block> {
     let mut blocks = Vec::new();
     if !o.forbidden.is_empty() {
-        let items = o.forbidden.iter().map(|f| line![code(f.setting.to_string()), ": ", prose(&sentence(&f.violation))]).collect();
-        let title = line![format!("{} settings that the handoff's contract forbids; never run", o.forbidden.len())];
+        let items = o
+            .forbidden
+            .iter()
+            .map(|f| line![code(f.setting.to_string()), ": ", prose(&sentence(&f.violation))])
+            .collect();
+        let count = plural(o.forbidden.len(), "setting");
+        let title = line![format!("{count} that the handoff's contract forbids, never run")];
         blocks.push(Block::Fold { title, blocks: vec![Block::List(items)] });
     }
     let merged: usize = o.points.iter().map(|p| p.merged_count).sum();
     let mut items: Vec<Line> = o
         .excluded
         .iter()
-        .map(|e| line![code(&e.constraint), " excludes ", sources.said(whole(e.settings_count as u64), &o.provenance), " settings."])
+        .map(|e| {
+            line![
+                code(&e.constraint),
+                " excludes ",
+                sources.said(plural(e.settings_count, "setting"), &o.provenance),
+                "."
+            ]
+        })
         .collect();
     if merged > 0 {
         items.push(line![
-            sources.said(whole(merged as u64), &o.provenance),
-            " settings round to a handoff that another has, so they are the same kernel and ran once."
+            sources.said(plural(merged, "setting"), &o.provenance),
+            " with a handoff that another has after rounding: the same kernel, so not run again."
         ]);
     }
     if !items.is_empty() {

@@ -1,12 +1,17 @@
 //! The ladder as a table, and what the order struck or sent back.
 
 use super::names;
-use crate::doc::{Block, Inline, Line, Row, Section, Source, Sources, Table, cell, line, prose, strong, text};
+use crate::doc::{
+    Block, Inline, Line, Row, Section, Source, Sources, Table, cell, line, prose, strong, text,
+};
 use crate::run::{Conflict, Run};
 use kbt_evidence::Unit;
 
 pub(super) fn section(sources: &Sources, run: &Run) -> Section {
-    let mut table = Table::new("The steps in their order", &["Step", "Numbers", "What it found", "Needs", "#Took", "Known"]);
+    let mut table = Table::new(
+        "The steps in their order",
+        &["Step", "Numbers", "~What it found", "Needs", "#Took", "Known"],
+    );
     for rung in run.rungs() {
         let (id, short, _) = names(rung.step);
         let name = line![Inline::Link { to: id, text: format!("{} {short}", rung.step.index()) }];
@@ -37,22 +42,32 @@ pub(super) fn section(sources: &Sources, run: &Run) -> Section {
         Block::Table(table),
     ];
     if let Some(summary) = &run.summary {
-        let said = |verb: &str, c: &Conflict| {
+        let said = |verb: &str, how: &str, c: &Conflict| {
             line![
                 strong(verb),
                 format!(
-                    " {} on “{}” (“{}”), which {} had ruled out (“{}”).",
-                    c.contradicted_by, c.class, c.claim, c.ruled_out_by, c.reason
+                    " {} had ruled “{}” out ({}), and {} recommended it {how} ({}).",
+                    c.ruled_out_by, c.class, c.reason, c.contradicted_by, c.claim
                 )
             ]
         };
-        let went = summary.sent_back.iter().map(|c| said("The ladder went back:", c));
-        let struck = summary.struck.iter().map(|c| said("Struck, since it rests on no measurement:", c));
+        let went = summary.sent_back.iter().map(|c| said("The ladder went back:", "on a measurement", c));
+        let struck = summary
+            .struck
+            .iter()
+            .map(|c| said("A recommendation was struck:", "on less than a measurement", c));
         let all: Vec<Line> = went.chain(struck).collect();
         if !all.is_empty() {
             blocks.push(Block::Heading("Where steps contradicted each other".into()));
             blocks.push(Block::List(all));
         }
     }
-    Section { id: "ladder", title: "The ladder".into(), short: "The ladder", step: None, aside: Line::new(), blocks }
+    Section {
+        id: "ladder",
+        title: "The ladder".into(),
+        short: "The ladder",
+        step: None,
+        aside: Line::new(),
+        blocks,
+    }
 }

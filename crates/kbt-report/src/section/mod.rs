@@ -1,7 +1,7 @@
 //! What each section says: the conclusion, the ladder, one section a step, and the sources. Each takes outcomes and
 //! gives blocks; how blocks look is not here.
 
-//ALG mod algebra;
+mod algebra;
 mod conclusion;
 mod experiments;
 mod handoff;
@@ -29,7 +29,7 @@ pub(crate) fn document(run: &Run) -> Result<Document, ReportError> {
         step(s, &run.rates, Step::Rates, |o, _| Ok(rates::blocks(s, o)))?,
         step(s, &run.trace, Step::Trace, |o, _| trace::blocks(s, o))?,
         step(s, &run.schedule, Step::Schedule, |o, _| schedule::blocks(s, o))?,
-//ALG         step(s, &run.algebra, Step::Algebra, |o, _| algebra::blocks(s, o))?,
+        step(s, &run.algebra, Step::Algebra, |o, _| algebra::blocks(s, o))?,
         step(s, &run.handoff, Step::Handoff, |o, _| handoff::blocks(s, o))?,
         step(s, &run.validate, Step::Validate, |o, _| Ok(validate::blocks(s, o)))?,
     ];
@@ -72,11 +72,10 @@ fn step<T>(
             " with the options of this run goes on with it.",
         ])),
         Some(done) => {
-            aside.push(Inline::Origin(done.origin));
-            aside.extend(kinds(&done.kinds));
+            aside.extend(line!["This step: ", Inline::Origin(done.origin), kinds(&done.kinds)]);
             match &done.outcome {
                 Some(outcome) => {
-                    blocks.push(Block::Paragraph(vec![strong(sentence(&done.headline))]));
+                    blocks.push(Block::Paragraph(headline(&done.headline)));
                     blocks.extend(done.verdicts.iter().flat_map(|v| verdict(sources, v)));
                     blocks.extend(body(outcome, done)?);
                 }
@@ -93,11 +92,20 @@ fn step<T>(
     Ok(Section { id, title: title.into(), short, step: Some(step.index()), aside, blocks })
 }
 
+/// A step's line, standing out.
+fn headline(t: &str) -> Line {
+    let stand_out = |i| match i {
+        Inline::Text(t) => Inline::Strong(t),
+        other => other,
+    };
+    prose(&sentence(t)).into_iter().map(stand_out).collect()
+}
+
 /// Badges of the kinds of knowledge that a step's numbers have, strongest first.
 fn kinds(kinds: &[Known]) -> Line {
     let mut line = Line::new();
     if !kinds.is_empty() {
-        line.push(text(" its numbers are "));
+        line.push(text(". Its numbers: "));
     }
     for known in kinds.iter().rev() {
         line.push(text(" "));
@@ -108,7 +116,8 @@ fn kinds(kinds: &[Known]) -> Line {
 
 /// A verdict: where the class stands and why, what to do, and its evidence to unfold.
 fn verdict(sources: &Sources, v: &Verdict) -> Vec<Block> {
-    let mut first = line![Inline::Standing(v.standing), " ", strong(v.class.phrase()), ": ", prose(&sentence(&v.reason))];
+    let mut first =
+        line![Inline::Standing(v.standing), " ", strong(v.class.phrase()), ": ", prose(&sentence(&v.reason))];
     if let Some(known) = v.known() {
         first.extend([text(" "), Inline::Badge(Source { known, id: None })]);
     }
@@ -137,10 +146,24 @@ fn evidence(sources: &Sources, all: &[Evidence]) -> Vec<Line> {
     all.iter().map(one).collect()
 }
 
-/// A statement that ends as a sentence does.
+/// A statement that begins and ends as a sentence does. Names (of tools, instructions, knobs) stay as they are.
 fn sentence(t: &str) -> String {
+    const NAMES: [&str; 6] = ["kbt", "ptxas", "nvcc", "wgmma", "setmaxnreg", "ncu"];
     let t = t.trim();
-    if t.ends_with(['.', '!', '?', ':']) { t.to_owned() } else { format!("{t}.") }
+    let first = t.split([' ', ',', ':', ';', '.']).next().unwrap_or_default();
+    let plain = first.chars().all(|c| c.is_ascii_lowercase() || c == '-') && !NAMES.contains(&first);
+    let follows = t[first.len()..].chars().next().is_none_or(|c| c != '.');
+    let mut chars = t.chars();
+    let begun = match chars.next() {
+        Some(c) if plain && follows => c.to_uppercase().chain(chars).collect(),
+        _ => t.to_owned(),
+    };
+    if begun.ends_with(['.', '!', '?', ':']) { begun } else { format!("{begun}.") }
+}
+
+/// `1 setting`, `3 settings`.
+fn plural(n: usize, of: &str) -> String {
+    format!("{} {of}{}", whole(n as u64), if n == 1 { "" } else { "s" })
 }
 
 /// A count that a provenance covers.

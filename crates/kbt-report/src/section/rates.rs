@@ -7,7 +7,10 @@ use kbt_microbench::outcome::{InstructionRate, RatesOutcome};
 
 pub(super) fn blocks(sources: &Sources, o: &RatesOutcome) -> Vec<Block> {
     let mut blocks = Vec::new();
-    let mut suspects = Table::new("Instructions under suspicion of being expensive", &["Instruction", "Choosing another", "Why", "Figures"]);
+    let mut suspects = Table::new(
+        "Instructions under suspicion of being expensive",
+        &["Instruction", "Choosing another", "~Why", "~Figures"],
+    );
     for s in &o.suspects {
         suspects.row(Row::new(vec![
             line![code(&s.instruction)],
@@ -20,7 +23,7 @@ pub(super) fn blocks(sources: &Sources, o: &RatesOutcome) -> Vec<Block> {
     let (rated, refused): (Vec<_>, Vec<_>) = o.rates.iter().partition(|r| r.refused.is_none());
     blocks.extend(rates(sources, o, &rated).block());
     blocks.extend(mixes(sources, o).block());
-    let mut without = Table::new("No rate, and why", &["Instruction", "Does", "Why there is no number"]);
+    let mut without = Table::new("No rate, and why", &["Instruction", "Does", "~Why there is no number"]);
     for r in refused {
         let why = r.refused.as_deref().unwrap_or_default();
         without.row(Row::new(vec![line![code(&r.instruction)], prose(&r.does), prose(&sentence(why))]));
@@ -39,9 +42,19 @@ pub(super) fn blocks(sources: &Sources, o: &RatesOutcome) -> Vec<Block> {
 
 fn rates(sources: &Sources, o: &RatesOutcome, rows: &[&InstructionRate]) -> Table {
     let device = o.device.as_deref().unwrap_or(&o.profile);
-    let columns =
-        ["Instruction", "Does", "Opcode in the timed code", "Pipe", "#Lanes a clk and SM", "#Results a clk and SM", "#Latency, clk"];
-    let mut table = Table::new(format!("Rates of the instructions of the {} step on {device} ({})", o.pv_mode, o.arch), &columns);
+    let columns = [
+        "Instruction",
+        "Does",
+        "Opcode in the timed code",
+        "Pipe",
+        "#Lanes a clk and SM",
+        "#Results a clk and SM",
+        "#Latency, clk",
+    ];
+    let mut table = Table::new(
+        format!("Rates of the instructions of the {} step on {device} ({})", o.pv_mode, o.arch),
+        &columns,
+    );
     for r in rows {
         let opcode = r.opcode.as_ref().map_or_else(|| line!["several"], |o| line![code(o)]);
         table.row(
@@ -61,8 +74,13 @@ fn rates(sources: &Sources, o: &RatesOutcome, rows: &[&InstructionRate]) -> Tabl
 }
 
 fn mixes(sources: &Sources, o: &RatesOutcome) -> Table {
-    let columns =
-        ["Issued together", "#Lanes a clk and SM", "#If on separate pipes", "#If on one pipe", "#Of what separate pipes allow"];
+    let columns = [
+        "Issued together",
+        "#Lanes a clk and SM",
+        "#If on separate pipes",
+        "#If on one pipe",
+        "#Of what separate pipes allow",
+    ];
     let mut table = Table::new("Mixes with the exponential", &columns);
     for m in o.mixes.iter().filter(|m| m.refused.is_none()) {
         let share = m.lanes_per_clk_sm.zip(m.separate_lanes_per_clk_sm).map(|(a, b)| number::percent(a / b));

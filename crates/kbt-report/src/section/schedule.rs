@@ -26,10 +26,13 @@ pub(super) fn blocks(sources: &Sources, o: &ScheduleOutcome) -> Result<Vec<Block
     if let Some((_, first)) = rows.first() {
         let title = format!("{} and {} in program order", first.a, first.b);
         let svg = plot::inline(&plot::strip::strip(&rows)?, &title);
-        let caption = line!["Each stripe is a run of instructions of one unit; other instructions are left out. Narrow stripes are interleaved code."];
+        let caption = line![
+            "Each stripe is a run of instructions of one unit; other instructions are left out. Narrow stripes are interleaved code."
+        ];
         blocks.push(Block::Plot(Plot { title, svg, caption }));
     }
     blocks.extend(interleaving(sources, o).block());
+    blocks.extend(headroom(sources, o).block());
     blocks.extend(cost(sources, o).block());
     blocks.extend(comparisons(sources, o).block());
     let mut notes: Vec<Line> = Vec::new();
@@ -39,7 +42,10 @@ pub(super) fn blocks(sources: &Sources, o: &ScheduleOutcome) -> Result<Vec<Block
             let names: Vec<&str> = bound.without_rate.keys().map(String::as_str).collect();
             notes.push(line![
                 code(&v.name),
-                format!(": no rate is known of {}; the bound leaves them out and is only lower for it.", names.join(", "))
+                format!(
+                    ": no rate is known of {}; the bound leaves them out and is only lower for it.",
+                    names.join(", ")
+                )
             ]);
         }
     }
@@ -68,8 +74,17 @@ fn name(v: &Variant) -> Line {
 }
 
 fn interleaving(sources: &Sources, o: &ScheduleOutcome) -> Table {
-    let columns =
-        ["Variant", "Differs by", "Built by", "#Instructions", "#Of each unit", "#Transitions of possible", "#Share", "#Longest run", "#Mean run"];
+    let columns = [
+        "Variant",
+        "Differs by",
+        "Built by",
+        "#Instructions",
+        "#Of each unit",
+        "#Transitions of possible",
+        "#Share",
+        "#Longest run",
+        "#Mean run",
+    ];
     let mut table = Table::new("How the two units alternate", &columns);
     for v in &o.variants {
         let u = &v.metrics.interleave;
@@ -94,41 +109,65 @@ fn interleaving(sources: &Sources, o: &ScheduleOutcome) -> Table {
 }
 
 fn cost(sources: &Sources, o: &ScheduleOutcome) -> Table {
-    let columns =
-        ["Variant", "#Issue slots", "#Spilled: out / back", "#At least", "Busiest", "#As scheduled", "#Headroom", "#Timed"];
-    let mut table = Table::new("What the region costs", &columns);
+    let columns = [
+        "Variant",
+        "#Issue slots",
+        "#Registers named",
+        "#Spilled out",
+        "#Spilled back",
+        "#Time of the kernel",
+    ];
+    let mut table = Table::new("Issue slots, registers and time", &columns);
     for v in &o.variants {
         let local = &v.metrics.local_memory;
         let (out, back) = (
             local.spill_store_bytes + local.shared_spill_store_bytes,
             local.spill_load_bytes + local.shared_spill_load_bytes,
         );
-        let bound = v.bound.as_ref();
-        let cycles = |c: f64| line![format!("{} clk", number::cycles(c))];
-        let mut row = Row::new(vec![
+        let row = vec![
             name(v),
             line![whole(v.metrics.issue.issue_slots)],
-            if local.spills() { line![format!("{} B / {} B", whole(out), whole(back))] } else { line!["none"] },
-            bound.map_or_else(|| cell(None), |b| cycles(b.lower_bound_cycles)),
-            cell(bound.map(|b| b.busiest.clone())),
-            bound.and_then(|b| b.scheduled_cycles).map_or_else(|| cell(None), cycles),
-            cell(bound.and_then(|b| b.headroom_percent).map(number::of_percent)),
+            line![whole(v.metrics.registers.named.into())],
+            line![format!("{} B", whole(out))],
+            line![format!("{} B", whole(back))],
             v.time.as_ref().map_or_else(|| line!["not timed"], |t| line![sources.figure(t)]),
-        ])
-        .known(sources.of(&v.provenance));
-        if let Some(b) = bound {
-            row = row.known(sources.of(&b.provenance));
-        }
-        table.row(row);
+        ];
+        table.row(Row::new(row).known(sources.of(&v.provenance)));
+    }
+    table
+}
+
+fn headroom(sources: &Sources, o: &ScheduleOutcome) -> Table {
+    let columns =
+        ["Variant", "#At least, clk", "Busiest", "#As scheduled, clk", "#Headroom", "#Warps a scheduler"];
+    let mut table = Table::new("What any order of the same instructions needs at least", &columns);
+    for (v, b) in o.variants.iter().filter_map(|v| Some((v, v.bound.as_ref()?))) {
+        let row = vec![
+            name(v),
+            line![number::cycles(b.lower_bound_cycles)],
+            line![b.busiest.as_str()],
+            cell(b.scheduled_cycles.map(number::cycles)),
+            cell(b.headroom_percent.map(number::of_percent)),
+            line![whole(b.warps_per_scheduler.into())],
+        ];
+        table.row(Row::new(row).known(sources.of(&b.provenance)));
     }
     table
 }
 
 fn comparisons(sources: &Sources, o: &ScheduleOutcome) -> Table {
-    let columns = ["From", "To", "Difference over the whole function", "#Added", "#Removed", "#Spill loads and stores"];
+    let columns = [
+        "From",
+        "To",
+        "~Difference over the whole function",
+        "#Added",
+        "#Removed",
+        "#Spill loads and stores",
+    ];
     let mut table = Table::new("Variants compared", &columns);
     for c in &o.comparisons {
-        let spills = if c.spills_change > 0 { format!("+{}", c.spills_change) } else { c.spills_change.to_string() };
+        let spills =
+            if c.spills_change > 0 { format!("+{}", c.spills_change) } else { c.spills_change.to_string() };
         table.row(
             Row::new(vec![
                 prose(&c.a),
@@ -149,5 +188,8 @@ fn run_list(v: &Variant) -> Vec<Block> {
     let shown: Vec<&str> = list.split(' ').take(RUNS).collect();
     let more = v.metrics.interleave.runs.len().saturating_sub(RUNS);
     let more = if more > 0 { format!(" … and {more} more runs") } else { String::new() };
-    vec![Block::Paragraph(vec![strong(v.name.as_str()), text(":")]), Block::Verbatim(format!("{}{more}", shown.join(" ")))]
+    vec![
+        Block::Paragraph(vec![strong(v.name.as_str()), text(":")]),
+        Block::Verbatim(format!("{}{more}", shown.join(" "))),
+    ]
 }

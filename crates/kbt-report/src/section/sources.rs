@@ -6,7 +6,8 @@ use kbt_evidence::{Known, Provenance};
 
 pub(super) fn section(sources: &Sources, run: &Run) -> Section {
     let mut blocks = reproduce(run);
-    let all: Vec<(usize, Provenance)> = sources.all().into_iter().enumerate().map(|(i, p)| (i + 1, p)).collect();
+    let all: Vec<(usize, Provenance)> =
+        sources.all().into_iter().enumerate().map(|(i, p)| (i + 1, p)).collect();
     blocks.push(Block::Heading("Sources".into()));
     for known in Known::ALL.into_iter().rev() {
         let of: Vec<_> = all.iter().filter(|(_, p)| p.kind == known).cloned().collect();
@@ -40,17 +41,30 @@ fn reproduce(run: &Run) -> Vec<Block> {
     ];
     let mut more: Vec<(&str, String)> = Vec::new();
     if run.facts.is_some() {
-        more.push(("triage of the same facts", format!("kbt roofline triage {}/facts.yaml --device {}", run.name, ceilings(run))));
+        more.push((
+            "triage of the same facts",
+            format!("kbt roofline triage {}/facts.yaml --device {}", run.name, ceilings(run)),
+        ));
     }
     if run.files.contains("trace.kbttrace") {
-        more.push(("the roles and waits of the trace", format!("kbt trace stats {}/trace.kbttrace", run.name)));
+        more.push((
+            "the roles and waits of the trace",
+            format!("kbt trace stats {}/trace.kbttrace", run.name),
+        ));
     }
     if run.files.contains("sweep") {
         let best = run.handoff.as_ref().and_then(|d| d.outcome.as_ref()).and_then(|o| o.best).unwrap_or(0);
-        more.push(("one setting of the sweep again", format!("kbt split run-one {}/sweep/spec.json --index {best}", run.name)));
+        more.push((
+            "one setting of the sweep again",
+            format!("kbt split run-one {}/sweep/spec.json --index {best}", run.name),
+        ));
     }
     if !more.is_empty() {
-        blocks.push(Block::Paragraph(line!["Parts of it alone, from the folder that holds ", code(&run.name), ":"]));
+        blocks.push(Block::Paragraph(line![
+            "Parts of it alone, from the folder that holds ",
+            code(&run.name),
+            ":"
+        ]));
         for (what, command) in more {
             blocks.push(Block::Paragraph(line![what]));
             blocks.push(Block::Command(command));
@@ -75,7 +89,11 @@ fn device(resolved: &str) -> String {
 
 /// A triage reads ceilings and measures none, so a live run's are its own profile's.
 fn ceilings(run: &Run) -> String {
-    if run.files.contains("profile.yaml") { format!("{}/profile.yaml", run.name) } else { device(&run.spec.device) }
+    if run.files.contains("profile.yaml") {
+        format!("{}/profile.yaml", run.name)
+    } else {
+        device(&run.spec.device)
+    }
 }
 
 #[cfg(test)]

@@ -56,7 +56,10 @@ fn critical(o: &TraceOutcome) -> Line {
     match &o.critical {
         Critical::Roles { roles } => {
             let they = if roles.len() == 1 { "it hardly ever waits" } else { "they hardly ever wait" };
-            line![strong(roles.join(" and ")), format!(" set the pace: {they}, so work on any other role cannot help.")]
+            line![
+                strong(roles.join(" and ")),
+                format!(" set the pace: {they}. The other roles have slack, and work on them cannot help.")
+            ]
         }
         Critical::Cycle { roles, barriers } => line![
             "Every role waits; ",
@@ -68,15 +71,14 @@ fn critical(o: &TraceOutcome) -> Line {
             strong(role.as_str()),
             format!(" at {barrier}.")
         ],
-        Critical::Unknown { reason } => line![strong("What sets the pace is not known: "), prose(&sentence(reason))],
+        Critical::Unknown { reason } => {
+            line![strong("What sets the pace is not known: "), prose(&sentence(reason))]
+        }
     }
 }
 
 fn quantiles(q: &Quantiles) -> Line {
-    line![
-        number::cycles(q.median),
-        format!(" ({} to {})", number::cycles(q.p10), number::cycles(q.p90))
-    ]
+    line![number::cycles(q.median), format!(" ({} to {})", number::cycles(q.p10), number::cycles(q.p90))]
 }
 
 fn critical_roles(o: &TraceOutcome) -> &[String] {
@@ -88,8 +90,15 @@ fn critical_roles(o: &TraceOutcome) -> &[String] {
 }
 
 fn roles(sources: &Sources, o: &TraceOutcome) -> Table {
-    let columns =
-        ["Role", "#Period: median (p10 to p90), clk", "#Busy, clk", "#Busy share", "#Waits, clk", "#Slack, clk", "#Steps"];
+    let columns = [
+        "Role",
+        "#Period: median (p10 to p90), clk",
+        "#Busy, clk",
+        "#Busy share",
+        "#Waits, clk",
+        "#Slack, clk",
+        "#Steps",
+    ];
     let mut table = Table::new("Each role's step (marked: what sets the pace)", &columns);
     for r in &o.roles {
         let share = r.busy_cycles.zip(r.mean_period_cycles).map(|(b, p)| number::percent(b / p));
@@ -112,8 +121,15 @@ fn roles(sources: &Sources, o: &TraceOutcome) -> Table {
 }
 
 fn waits(sources: &Sources, o: &TraceOutcome) -> Table {
-    let columns =
-        ["Role", "Waits at", "#A step, clk", "#Waits a step", "#Each: median (p10 to p90), clk", "#Nothing to wait for", "Released by"];
+    let columns = [
+        "Role",
+        "Waits at",
+        "#A step, clk",
+        "#Waits a step",
+        "#Each: median (p10 to p90), clk",
+        "#Nothing to wait for",
+        "Released by",
+    ];
     let mut table = Table::new("Where each role waits", &columns);
     for (r, w) in o.roles.iter().flat_map(|r| r.waits.iter().map(move |w| (r, w))) {
         let by = match (w.released_by.is_empty(), w.hardware) {
@@ -171,7 +187,8 @@ fn observer(sources: &Sources, o: &ObserverReport) -> Vec<Block> {
     let columns = ["Trace level", "#Time of a launch", "#Slower by", "#Interval", "#Confidence", "#Pairs"];
     let mut table = Table::new("What the looking costs", &columns);
     let source = sources.of(&o.provenance);
-    let off = vec![line!["off"], line![number::time(o.off_us)], cell(None), cell(None), cell(None), cell(None)];
+    let off =
+        vec![line!["off"], line![number::time(o.off_us)], cell(None), cell(None), cell(None), cell(None)];
     table.row(Row::new(off).known(source));
     for l in &o.levels {
         table.row(
@@ -179,7 +196,11 @@ fn observer(sources: &Sources, o: &ObserverReport) -> Vec<Block> {
                 line![l.level.as_str()],
                 line![number::time(l.median_us)],
                 line![number::of_percent(l.inflation_percent)],
-                line![format!("{} to {}", number::of_percent(l.low_percent), number::of_percent(l.high_percent))],
+                line![format!(
+                    "{} to {}",
+                    number::of_percent(l.low_percent),
+                    number::of_percent(l.high_percent)
+                )],
                 line![number::of_percent(l.confidence_percent)],
                 line![whole(l.pairs)],
             ])
@@ -188,7 +209,11 @@ fn observer(sources: &Sources, o: &ObserverReport) -> Vec<Block> {
     }
     let mut said = line![
         "Above ",
-        sources.number(o.limit_percent, Unit::Percent, &kbt_evidence::Provenance::given("the limit of the observer gate")),
+        sources.number(
+            o.limit_percent,
+            Unit::Percent,
+            &kbt_evidence::Provenance::given("the limit of the observer gate")
+        ),
         " for coarse tracing the trace's absolute numbers are refused; a verdict from a detailed trace always is."
     ];
     if let (Some(reordering), Some(stores)) = (o.reordering_percent, o.stores_percent) {
@@ -223,7 +248,10 @@ fn facts(sources: &Sources, o: &TraceOutcome) -> Vec<Block> {
     let mut blocks = vec![Block::Paragraph(line)];
     if !o.problems.is_empty() {
         let problems = o.problems.iter().map(|p| line![p.to_string()]).collect();
-        blocks.push(Block::Fold { title: line!["What is odd about the trace"], blocks: vec![Block::List(problems)] });
+        blocks.push(Block::Fold {
+            title: line!["What is odd about the trace"],
+            blocks: vec![Block::List(problems)],
+        });
     }
     blocks
 }

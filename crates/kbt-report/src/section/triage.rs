@@ -1,9 +1,9 @@
 //! Step 0: the roofline, the accountings, the checks, the evidence matrix and the five outputs.
 
-use super::{figure, sentence};
 use super::experiments;
+use super::{figure, sentence};
 use crate::ReportError;
-use crate::doc::{Block, Line, Plot, Row, Sources, Table, cell, line, prose, strong, text};
+use crate::doc::{Block, Inline, Line, Plot, Row, Sources, Table, cell, line, prose, strong, text};
 use crate::plot;
 use crate::run::Run;
 use kbt_evidence::{Figure, Provenance, Unit};
@@ -19,7 +19,15 @@ pub(super) fn blocks(sources: &Sources, run: &Run, o: &TriageOutcome) -> Result<
         blocks.push(Block::Warning(prose(&sentence(refusal))));
     }
     if !o.supply.is_empty() {
-        let supply = |s: &kbt_roofline::outcome::Supply| line![strong(s.fact.as_str()), ": ", prose(&s.keys), "; for example ", prose(&format!("`{}`", s.example))];
+        let supply = |s: &kbt_roofline::outcome::Supply| {
+            line![
+                strong(s.fact.as_str()),
+                ": ",
+                prose(&s.keys),
+                "; for example ",
+                prose(&format!("`{}`", s.example))
+            ]
+        };
         blocks.push(Block::List(o.supply.iter().map(supply).collect()));
     }
     blocks.extend(call(sources, o));
@@ -84,7 +92,9 @@ fn roofline(sources: &Sources, run: &Run, o: &TriageOutcome) -> Result<Vec<Block
     plot.points.extend(after(run, o, &plot));
     let title = "Roofline";
     let svg = plot::inline(&plot::roofline::roofline(&plot)?, title);
-    let caption = line!["Dashed roofs are not measured. The vertical line is what separates the kernel from its lowest roof."];
+    let caption = line![
+        "Dashed roofs are not measured. The vertical line is what separates the kernel from its lowest roof."
+    ];
     let mut table = Table::new("Roofs and kernels of the plot", &["Roof or kernel", "#Rate", "#FLOP/B"]);
     for roof in &plot.roofs {
         let rate = match (roof.bytes_per_s, roof.flop_per_s) {
@@ -92,12 +102,16 @@ fn roofline(sources: &Sources, run: &Run, o: &TriageOutcome) -> Result<Vec<Block
             (None, Some(f)) => crate::number::in_unit(f, Unit::FlopPerSecond),
             (None, None) => "–".into(),
         };
-        table.row(Row::new(vec![prose(&roof.name), line![rate], cell(None)]).known(sources.of(&roof.provenance)));
+        table.row(
+            Row::new(vec![prose(&roof.name), line![rate], cell(None)]).known(sources.of(&roof.provenance)),
+        );
     }
     for point in &plot.points {
         let rate = crate::number::in_unit(point.flop_per_s, Unit::FlopPerSecond);
         let ai = crate::number::plain(point.flop_per_byte);
-        table.row(Row::new(vec![prose(&point.name), line![rate], line![ai]]).known(sources.of(&point.provenance)));
+        table.row(
+            Row::new(vec![prose(&point.name), line![rate], line![ai]]).known(sources.of(&point.provenance)),
+        );
     }
     Ok(vec![Block::Plot(Plot { title: title.into(), svg, caption }), Block::Table(table)])
 }
@@ -108,21 +122,34 @@ fn after(run: &Run, o: &TriageOutcome, plot: &RooflinePlot) -> Option<PlotPoint>
     let flop = &o.initial.as_ref()?.flop;
     let split = run.handoff.as_ref()?.outcome.as_ref()?;
     let best = split.best.and_then(|i| split.points.iter().find(|p| p.index == i))?;
-    let time = figure("time of the sweep's best setting", best.time_us?, Unit::Microseconds, &best.provenance);
-    let how = "useful operations of the fact sheet over the time of the sweep's best setting: the same problem";
-    let provenance = Provenance::computed(how, [(flop.name.as_str(), &flop.provenance), (time.name.as_str(), &time.provenance)]);
+    let time =
+        figure("time of the sweep's best setting", best.time_us?, Unit::Microseconds, &best.provenance);
+    let how =
+        "useful operations of the fact sheet over the time of the sweep's best setting: the same problem";
+    let provenance = Provenance::computed(
+        how,
+        [(flop.name.as_str(), &flop.provenance), (time.name.as_str(), &time.provenance)],
+    );
     let rate = flop.value / (time.value * 1e-6);
     (rate.is_finite() && rate > 0.0)
         .then(|| plot::roofline::moved(before, "best setting of the sweep", rate, provenance))
 }
 
 fn bounds(sources: &Sources, o: &TriageOutcome) -> Option<Block> {
-    let mut table = Table::new("The least time that each resource needs", &["Resource", "Arithmetic", "#Time", "#Of the measured time"]);
+    let mut table = Table::new(
+        "The least time that each resource needs",
+        &["Resource", "~Arithmetic", "#Time", "#Of the measured time"],
+    );
     for b in &o.bounds {
-        let share = b.share.as_ref().map_or_else(|| cell(None), |s| line![sources.figure(s)]);
+        let share = b.share.as_ref().map_or_else(|| cell(None), |s| line![share(sources, s)]);
         table.row(Row::new(vec![prose(&b.name), prose(&b.how), line![sources.figure(&b.time)], share]));
     }
     table.block()
+}
+
+/// A share as a percentage.
+fn share(sources: &Sources, f: &Figure) -> Inline {
+    sources.said(crate::number::percent(f.value), &f.provenance)
 }
 
 fn statements(sources: &Sources, all: &[Statement]) -> Line {
@@ -132,19 +159,30 @@ fn statements(sources: &Sources, all: &[Statement]) -> Line {
             line.push(text(" "));
         }
         line.extend(prose(&sentence(&s.text)));
-        if !s.figures.is_empty() {
-            line.push(text(" "));
-            line.extend(sources.named(&s.figures));
+        // The statement has the figures' numbers; what it needs is how they are known.
+        let mut badges: Vec<Inline> = Vec::new();
+        for badge in s.figures.iter().map(|f| sources.badge(&f.provenance)) {
+            if !badges.contains(&badge) {
+                badges.push(badge);
+            }
         }
+        line.extend(badges.into_iter().flat_map(|b| [text(" "), b]));
     }
     line
 }
 
 fn matrix(sources: &Sources, o: &TriageOutcome) -> Vec<Block> {
-    let columns = ["Candidate", "Stands", "#Share", "Supporting evidence", "Counter-evidence", "Still needed"];
+    let columns = [
+        "~Candidate",
+        "Stands",
+        "#Share of the time",
+        "~Supporting evidence",
+        "~Counter-evidence",
+        "~Still needed",
+    ];
     let mut table = Table::new("Evidence matrix, best candidate first", &columns);
     for row in &o.evidence {
-        let share = row.share.as_ref().map_or_else(|| cell(None), |s| line![sources.figure(s)]);
+        let share = row.share.as_ref().map_or_else(|| cell(None), |s| line![share(sources, s)]);
         let against = match (row.against.is_empty(), row.counter_evidence_looked_for) {
             (true, false) => line!["none could be looked for"],
             (true, true) => line!["looked for, none found"],
@@ -153,7 +191,10 @@ fn matrix(sources: &Sources, o: &TriageOutcome) -> Vec<Block> {
         let supports =
             if row.supports.is_empty() { line!["none"] } else { statements(sources, &row.supports) };
         table.row(Row::new(vec![
-            line![strong(&row.title), format!(" ({}). {}", row.class.as_str().replace('_', " "), sentence(&row.fix))],
+            line![
+                strong(&row.title),
+                format!(" ({}). {}", row.class.as_str().replace('_', " "), sentence(&row.fix))
+            ],
             line![row.standing.as_str()],
             share,
             supports,
@@ -170,7 +211,8 @@ fn matrix(sources: &Sources, o: &TriageOutcome) -> Vec<Block> {
 fn outputs(sources: &Sources, o: &TriageOutcome) -> Vec<Block> {
     let Some(out) = &o.outputs else { return Vec::new() };
     let list = |items: &[String]| -> Vec<Line> { items.iter().map(|i| prose(&sentence(i))).collect() };
-    let data: Vec<Line> = out.evidence.from_data.iter().map(|s| statements(sources, std::slice::from_ref(s))).collect();
+    let data: Vec<Line> =
+        out.evidence.from_data.iter().map(|s| statements(sources, std::slice::from_ref(s))).collect();
     let rests: Vec<&Figure> = out.evidence.from_data.iter().flat_map(|s| &s.figures).collect();
     let weakest = rests.iter().min_by_key(|f| f.provenance.kind);
     let mut conclusion = prose(&sentence(&out.conclusion));
@@ -186,9 +228,10 @@ fn outputs(sources: &Sources, o: &TriageOutcome) -> Vec<Block> {
         (line!["Falsifiable experiment"], vec![prose(&sentence(&out.validation.experiment))]),
         (line!["Risks and fallback"], list(&out.risks)),
     ];
-    let terms = terms.into_iter().map(|(t, is)| (t, if is.is_empty() { vec![line!["none"]] } else { is })).collect();
+    let terms =
+        terms.into_iter().map(|(t, is)| (t, if is.is_empty() { vec![line!["none"]] } else { is })).collect();
     let mut blocks = vec![Block::Heading("The five outputs".into()), Block::Terms(terms)];
-    let mut table = Table::new(&out.artifact.title, &["Quantity", "Arithmetic", "#Result"]);
+    let mut table = Table::new(&out.artifact.title, &["Quantity", "~Arithmetic", "#Result"]);
     for row in &out.artifact.rows {
         table.row(Row::new(vec![prose(&row.quantity), prose(&row.how), line![sources.figure(&row.figure)]]));
     }
@@ -197,7 +240,10 @@ fn outputs(sources: &Sources, o: &TriageOutcome) -> Vec<Block> {
 }
 
 fn checks(sources: &Sources, o: &TriageOutcome) -> Option<Block> {
-    let mut table = Table::new("Does the implementation contradict the call?", &["Check", "Found", "Finding", "Read against", "Would tell"]);
+    let mut table = Table::new(
+        "Does the implementation contradict the call?",
+        &["~Check", "Found", "~Finding", "~Read against", "~Would tell"],
+    );
     let rank = |c: &&Check| match c.status {
         CheckStatus::Fired => 0,
         CheckStatus::Clear => 1,
@@ -211,7 +257,12 @@ fn checks(sources: &Sources, o: &TriageOutcome) -> Option<Block> {
         for t in c.conditions.iter().flatten().filter(|t| t.read.is_some()) {
             if let Some(value) = &t.read {
                 let gap = if read.is_empty() { "" } else { "; " };
-                read.extend(line![format!("{gap}{} ", t.meaning), sources.figure(value), format!(", fires {} ", t.fires), sources.figure(&t.threshold)]);
+                read.extend(line![
+                    format!("{gap}{} ", t.meaning),
+                    sources.figure(value),
+                    format!(", fires {} ", t.fires),
+                    sources.figure(&t.threshold)
+                ]);
             }
         }
         table.row(Row::new(vec![
@@ -224,6 +275,7 @@ fn checks(sources: &Sources, o: &TriageOutcome) -> Option<Block> {
     }
     let fired = o.checks.iter().filter(|c| c.status == CheckStatus::Fired).count();
     let blind = o.checks.iter().filter(|c| c.status == CheckStatus::NotEvaluated).count();
-    let title = line![format!("The {} checks: {fired} fired, {blind} without a signal to tell by", o.checks.len())];
+    let title =
+        line![format!("The {} checks: {fired} fired, {blind} without a signal to tell by", o.checks.len())];
     table.block().map(|t| Block::Fold { title, blocks: vec![t] })
 }

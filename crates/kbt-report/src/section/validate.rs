@@ -33,7 +33,8 @@ pub(super) fn blocks(sources: &Sources, o: &ValidateOutcome) -> Vec<Block> {
         })
         .collect();
     if !notes.is_empty() {
-        blocks.push(Block::Fold { title: line!["Notes of the comparisons"], blocks: vec![Block::List(notes)] });
+        blocks
+            .push(Block::Fold { title: line!["Notes of the comparisons"], blocks: vec![Block::List(notes)] });
     }
     let knobs: Vec<Line> = o
         .variants
@@ -59,8 +60,15 @@ fn standing(v: &VariantResult) -> Line {
 }
 
 fn variants(sources: &Sources, o: &ValidateOutcome) -> Table {
-    let columns =
-        ["Variant", "Claims to be", "Found", "#Elements that differ from the saved output", "Runs", "#Rate that the runs exclude", "#Probes passed"];
+    let columns = [
+        "Variant",
+        "Claims to be",
+        "Found",
+        "#Elements that differ from the saved output",
+        "Runs",
+        "#Rate that the runs exclude",
+        "#Probes passed",
+    ];
     let mut table = Table::new("Every variant", &columns);
     for v in &o.variants {
         let differing = v.comparison.as_ref().map(differing);
@@ -75,13 +83,21 @@ fn variants(sources: &Sources, o: &ValidateOutcome) -> Table {
             format!("{} runs: {what}", f.runs_count)
         });
         let bound = v.flake.as_ref().and_then(|f| f.rate.as_ref()).map(|r| {
-            format!("above {} ({} confidence)", number::percent(r.high_ratio), number::percent(r.confidence_ratio))
+            format!(
+                "above {} ({} confidence)",
+                number::percent(r.high_ratio),
+                number::percent(r.confidence_ratio)
+            )
         });
         let passed = v.probes.iter().filter(|p| p.passed).count();
         let probes = (!v.probes.is_empty()).then(|| format!("{passed} of {}", v.probes.len()));
         let mut row = Row::new(vec![
             line![strong(v.name.as_str())],
-            line![if v.class == kbt_validate::compare::ChangeClass::Reorder { "a reordering" } else { "an algebraic change" }],
+            line![if v.class == kbt_validate::compare::ChangeClass::Reorder {
+                "a reordering"
+            } else {
+                "an algebraic change"
+            }],
             standing(v),
             cell(differing),
             cell(runs),
@@ -98,13 +114,25 @@ fn variants(sources: &Sources, o: &ValidateOutcome) -> Table {
 }
 
 fn differing(c: &Comparison) -> String {
-    let (differ, all) = c.tensors.iter().fold((0, 0), |(d, a), t| (d + t.bits.differing_count, a + t.bits.elements_count));
-    if differ == 0 { format!("0 of {}: bitwise", whole(all)) } else { format!("{} of {}", whole(differ), whole(all)) }
+    let (differ, all) =
+        c.tensors.iter().fold((0, 0), |(d, a), t| (d + t.bits.differing_count, a + t.bits.elements_count));
+    if differ == 0 {
+        format!("0 of {}: bitwise", whole(all))
+    } else {
+        format!("{} of {}", whole(differ), whole(all))
+    }
 }
 
 fn errors(sources: &Sources, o: &ValidateOutcome) -> Table {
     let columns = [
-        "Variant", "Tensor", "#Relative RMS error", "#Baseline's", "#Over the baseline's", "#Mean absolute error", "#Largest absolute error", "#Baseline's largest",
+        "Variant",
+        "Tensor",
+        "#Relative RMS error",
+        "#Baseline's",
+        "#Over the baseline's",
+        "#Mean absolute error",
+        "#Largest absolute error",
+        "#Baseline's largest",
     ];
     let mut table = Table::new("Error against the reference", &columns);
     let tensors = o.variants.iter().filter_map(|v| Some((v, v.comparison.as_ref()?)));
@@ -134,9 +162,16 @@ fn over(t: &TensorComparison) -> Option<f64> {
 }
 
 fn probes(sources: &Sources, o: &ValidateOutcome) -> Option<Block> {
-    let mut table = Table::new("Probes with known answers", &["Variant", "Probe", "Passed", "#Largest error", "#Allowed", "Shows"]);
+    let mut table = Table::new(
+        "Probes with known answers",
+        &["Variant", "Probe", "Passed", "#Largest error", "#Allowed", "~Shows"],
+    );
     for (v, p) in o.variants.iter().flat_map(|v| v.probes.iter().map(move |p| (v, p))) {
-        let mark = if p.passed { Inline::Mark(Mark::Good, "yes".into()) } else { Inline::Mark(Mark::Bad, "no".into()) };
+        let mark = if p.passed {
+            Inline::Mark(Mark::Good, "yes".into())
+        } else {
+            Inline::Mark(Mark::Bad, "no".into())
+        };
         table.row(
             Row::new(vec![
                 line![v.name.as_str()],

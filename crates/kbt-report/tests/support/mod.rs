@@ -51,7 +51,8 @@ pub(crate) fn write_run(dir: &Path, steps: &[(Step, Value)]) {
     let mut journal = String::from("{\"event\":\"started\",\"at\":\"2026-11-30T12:00:00Z\"}\n");
     for (step, value) in steps {
         let bytes = put(&dir.join("steps").join(format!("{}-{step}.json", step.index())), value);
-        let event = json!({"event": "step_finished", "step": step, "digest": blake3::hash(&bytes).to_string()});
+        let event =
+            json!({"event": "step_finished", "step": step, "digest": blake3::hash(&bytes).to_string()});
         journal += &format!("{event}\n");
     }
     std::fs::write(dir.join("journal.jsonl"), journal).unwrap();
@@ -62,7 +63,11 @@ pub(crate) fn write_run(dir: &Path, steps: &[(Step, Value)]) {
 fn summary(run: &Value) -> Value {
     let p = recorded("kbt tune");
     let time = |name: &str, us: f64, low: f64, high: f64| {
-        Figure::new(name, us, Unit::Microseconds, p.clone()).with_spread(low, high, "least to most of 8 processes")
+        Figure::new(name, us, Unit::Microseconds, p.clone()).with_spread(
+            low,
+            high,
+            "least to most of 8 processes",
+        )
     };
     let algebra = Verdict::new(
         FixClass::Algebra,
@@ -79,9 +84,7 @@ fn summary(run: &Value) -> Value {
     let handoff = Verdict::new(FixClass::HandoffSplit, Standing::Recommended, Step::Handoff, "3/4 beats 1/2")
         .with(Evidence::supports("measured", vec![Figure::new("ratio", 0.958, Unit::Ratio, p.clone())]))
         .next("KBT_SPLIT_NUM=3 KBT_SPLIT_DEN=4");
-    let class = |class: FixClass, standing: Standing, step: Step, reason: &str, known: Option<Known>| {
-        json!({"class": class, "standing": standing, "step": step, "reason": reason, "known": known})
-    };
+    let class = |class: FixClass, standing: Standing, step: Step, reason: &str, known: Option<Known>| json!({"class": class, "standing": standing, "step": step, "reason": reason, "known": known});
     json!({
         "schema": "kbt.summary/1", "run": run, "steps": [],
         "classes": [
@@ -97,9 +100,4 @@ fn summary(run: &Value) -> Value {
         "struck": [{"class": FixClass::Reorder, "ruled_out_by": Step::Schedule, "reason": "equally interleaved", "contradicted_by": Step::Algebra, "claim": "interleave by hand"}],
         "sent_back": [],
     })
-}
-
-/// The whole made-up run.
-pub(crate) fn full(dir: &Path) {
-    write_run(dir, &outcomes::all());
 }

@@ -4,22 +4,28 @@ use super::{recorded, step};
 use kbt_device::{Arch, Ceiling, CeilingKind, DeviceProfile, MixRow, Pipe, RateRow};
 use kbt_evidence::{Figure, Provenance, Step, Unit};
 use kbt_microbench::pv::PvMode;
+use kbt_quant::outcome::{
+    AlgebraOutcome, BoundOutcome, CandidateOutcome, Form, GraphOutcome, MeasuredVariant, Mode, PricedOutcome,
+    RefusedRule, RewriteOutcome,
+};
+use kbt_quant::rewrite::Replay;
 use kbt_roofline::{Ceilings, FactSheet, attention_facts, triage};
 use kbt_sass::outcome::{ScheduleBuilder, ScheduleOutcome, VariantInput, VariantKind};
 use kbt_split::outcome::{Confirmed, PointOutcome, PointStatus, RatioFigure};
 use kbt_split::space::{Excluded, Forbidden};
-use kbt_split::{CheckOutcome, HandoffTimes, Integers, SplitOutcome};
+use kbt_split::{CheckOutcome, HandoffTimes, SplitOutcome};
 use kbt_target::{Setting, Speed};
 use kbt_tensor::{Dtype, Tensor, TensorSet};
 use kbt_trace::observe::ObserverReport;
 use kbt_trace::outcome::*;
 use kbt_trace::{Input, Level};
 use kbt_validate::compare::{ChangeClass, Rules, Sides, Tensors, compare};
-use kbt_validate::flake::{FlakeFinding, FlakeResult, FirstDifference};
+use kbt_validate::flake::{FirstDifference, FlakeFinding, FlakeResult};
 use kbt_validate::outcome::{ValidateOutcome, VariantResult};
 use kbt_validate::probe::{ProbeKind, ProbeResult};
 use kbt_validate::stats::RateBound;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Every step's file.
 pub(crate) fn all() -> Vec<(Step, Value)> {
@@ -36,6 +42,7 @@ pub(crate) fn all() -> Vec<(Step, Value)> {
         Rates: rates(),
         Trace: trace(),
         Schedule: schedule(),
+        Algebra: algebra(),
         Handoff: split(),
         Validate: validated(),
     }
@@ -66,7 +73,14 @@ pub(crate) fn profile() -> DeviceProfile {
     profile.rates = vec![
         row("ex2.approx.ftz.f32", "MUFU.EX2", Pipe::Xu, 15.98, 15.98, 18.0),
         row("cvt.rn.bf16x2.f32", "F2FP.BF16.F32.PACK_AB", Pipe::Alu, 63.7, 127.4, 4.5),
-        row("cvt.rn.satfinite.e4m3x2.f32", "F2FP.SATFINITE.E4M3.F32.PACK_AB_MERGE_C", Pipe::Alu, 31.9, 63.8, 6.0),
+        row(
+            "cvt.rn.satfinite.e4m3x2.f32",
+            "F2FP.SATFINITE.E4M3.F32.PACK_AB_MERGE_C",
+            Pipe::Alu,
+            31.9,
+            63.8,
+            6.0,
+        ),
         row("fma.rn.f32", "FFMA", Pipe::Fma, 127.6, 127.6, 4.0),
         row("max.f32", "FMNMX", Pipe::Alu, 63.8, 63.8, 4.5),
         RateRow {
@@ -224,8 +238,12 @@ fn timeline() -> Timeline {
     let (wait, event) = (SpanKind::Wait, SpanKind::Event);
     let rows = vec![
         row("Load", &|t| vec![span("KV empty", wait, t + 200.0, t + STEP)]),
-        row("Softmax0", &|t| vec![span("P free", wait, t + 900.0, t + 950.0), span("write P", event, t + 1400.0, t + 2250.0)]),
-        row("Softmax1", &|t| vec![span("P free", wait, t + 2000.0, t + 2060.0), span("write P", event, t + 300.0, t + 1100.0)]),
+        row("Softmax0", &|t| {
+            vec![span("P free", wait, t + 900.0, t + 950.0), span("write P", event, t + 1400.0, t + 2250.0)]
+        }),
+        row("Softmax1", &|t| {
+            vec![span("P free", wait, t + 2000.0, t + 2060.0), span("write P", event, t + 300.0, t + 1100.0)]
+        }),
         row("PV", &|t| {
             vec![
                 span("P first", wait, t, t + 400.0),
@@ -259,7 +277,11 @@ fn timeline() -> Timeline {
 fn listing(pattern: &str) -> String {
     let mut text = String::from("\n\tcode for sm_90a\n\t\tFunction : softmax\n");
     for (i, unit) in pattern.chars().enumerate() {
-        let op = if unit == 'M' { format!("MUFU.EX2 R{0}, R{0}", i % 64) } else { format!("F2FP.BF16.F32.PACK_AB R{0}, R{0}, R{1}", i % 64, (i + 1) % 64) };
+        let op = if unit == 'M' {
+            format!("MUFU.EX2 R{0}, R{0}", i % 64)
+        } else {
+            format!("F2FP.BF16.F32.PACK_AB R{0}, R{0}, R{1}", i % 64, (i + 1) % 64)
+        };
         text += &format!("        /*{:04x}*/                   {op} ;\n", i * 16);
     }
     text += &format!("        /*{:04x}*/                   EXIT ;\n\t\t..........\n", pattern.len() * 16);
@@ -268,8 +290,13 @@ fn listing(pattern: &str) -> String {
 
 pub(crate) fn schedule() -> ScheduleOutcome {
     let profile = profile();
-    let mut builder =
-        ScheduleBuilder::new("attention_forward", None, [kbt_sass::Unit::mufu(), kbt_sass::Unit::f2fp()], Some(&profile), 2);
+    let mut builder = ScheduleBuilder::new(
+        "attention_forward",
+        None,
+        [kbt_sass::Unit::mufu(), kbt_sass::Unit::f2fp()],
+        Some(&profile),
+        2,
+    );
     let grouped = format!("{}{}", "M".repeat(64), "F".repeat(32));
     for (name, kind, built_by, pattern) in [
         ("chunk by chunk", VariantKind::SourceOrder, "ptxas 13.0.88 -O3", "MMF".repeat(32)),
@@ -284,8 +311,13 @@ pub(crate) fn schedule() -> ScheduleOutcome {
     }
     let mut outcome = builder.finish();
     outcome.variants[0].time = Some(
-        Figure::new("time of the kernel", 912.4, Unit::Microseconds, recorded("kbt tune: two settings in turn"))
-            .with_spread(909.8, 915.1, "least to most of 8 processes"),
+        Figure::new(
+            "time of the kernel",
+            912.4,
+            Unit::Microseconds,
+            recorded("kbt tune: two settings in turn"),
+        )
+        .with_spread(909.8, 915.1, "least to most of 8 processes"),
     );
     outcome
 }
@@ -318,7 +350,11 @@ pub(crate) fn split() -> SplitOutcome {
             low_time_us: ratio.map(|r| 801.3 * r.1),
             high_time_us: ratio.map(|r| 801.3 * r.2),
             processes_count: if ratio.is_some() { 12 } else { 0 },
-            to_baseline: ratio.map(|r| RatioFigure { ratio: r.0, low_ratio: Some(r.1), high_ratio: Some(r.2) }),
+            to_baseline: ratio.map(|r| RatioFigure {
+                ratio: r.0,
+                low_ratio: Some(r.1),
+                high_ratio: Some(r.2),
+            }),
             speed: (index > 0 && ratio.is_some()).then_some(Speed::Faster),
             against: (index > 0 && ratio.is_some()).then_some(0),
             notes: vec![],
@@ -351,28 +387,26 @@ pub(crate) fn split() -> SplitOutcome {
         points,
         forbidden: vec![Forbidden {
             setting: setting(3, 8, 2),
-            violation: kbt_split::contract::check(1, 3, 2, 8).err().map_or_else(
-                || "1/4 of the chunks but 3/8 of the tiles".to_owned(),
-                |v| v.to_string(),
-            ),
+            violation: kbt_split::contract::check(1, 3, 2, 8)
+                .err()
+                .map_or_else(|| "1/4 of the chunks but 3/8 of the tiles".to_owned(), |v| v.to_string()),
         }],
         excluded: vec![Excluded { constraint: "KBT_SPLIT_NUM < KBT_SPLIT_DEN".into(), settings_count: 12 }],
         model: None,
         provenance: Provenance::given("the plan and the journal of the sweep of attention"),
     };
     let times = HandoffTimes {
-        chunk_cycles: 210.0,
-        tile_cycles: 90.0,
-        other_consumer_cycles: 350.0,
+        chunk_cycles: 260.0,
+        tile_cycles: 120.0,
+        other_consumer_cycles: 480.0,
         round_trip_cycles: 80.0,
-        producer_other_cycles: 1400.0,
+        producer_other_cycles: 700.0,
         chunks_count: Some(4),
         tiles_count: Some(8),
         producers_count: 2,
         consumer_feeds_producer: false,
         provenance: recorded("kbt tune: coarse trace"),
     };
-    let _: Option<Integers> = outcome.points[0].integers;
     outcome.with_model(&times).unwrap()
 }
 
@@ -396,7 +430,11 @@ fn variant(name: &str, values: &[f32], class: ChangeClass, runs: u32, fails: boo
         sets_count: 2,
         against_reference: true,
         first: fails.then(|| FirstDifference { run_index: 6, set_index: 0, what: "`o` [0, 0]".into() }),
-        rate: Some(if fails { RateBound::first_difference(runs, 0.95) } else { RateBound::fixed(0, runs, 0.95) }),
+        rate: Some(if fails {
+            RateBound::first_difference(runs, 0.95)
+        } else {
+            RateBound::fixed(0, runs, 0.95)
+        }),
         target_rate_ratio: 0.05,
         target_runs_count: Some(59),
         notes: vec![],
@@ -412,7 +450,8 @@ fn variant(name: &str, values: &[f32], class: ChangeClass, runs: u32, fails: boo
         statement: "the output is 1 whatever the weights".into(),
     };
     let mut v = VariantResult::new(name, class);
-    v.knobs = [("KBT_PV_MODE", "fp4"), ("KBT_QUANT_FORM", name)].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+    v.knobs =
+        [("KBT_PV_MODE", "fp4"), ("KBT_QUANT_FORM", name)].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
     v.comparison = Some(comparison);
     v.flake = Some(flake);
     v.probes = vec![probe(ProbeKind::VOne), probe(ProbeKind::OneHot)];
@@ -425,4 +464,109 @@ pub(crate) fn validated() -> ValidateOutcome {
         variant("log2", &[1.0, 2.01, 3.0, 4.0], ChangeClass::Algebra, 60, false),
         variant("racy", &[1.01, 2.0, 3.0, 4.0], ChangeClass::Reorder, 7, true),
     ])
+}
+
+pub(crate) fn algebra() -> AlgebraOutcome {
+    let how = "instructions over their rates, every pipe perfectly filled: a lower bound of time, error not yet measured";
+    let p = Provenance::modelled(how);
+    let pipes = |values: &[(&str, f64)]| {
+        values.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect::<BTreeMap<_, _>>()
+    };
+    let priced = |program: &str, values: &[(&str, f64)], slots: f64, chain: f64| {
+        let pipes = pipes(values);
+        let (busiest, cycles) = pipes.iter().max_by(|a, b| a.1.total_cmp(b.1)).unwrap();
+        PricedOutcome {
+            program: program.into(),
+            operations: pipes.clone(),
+            busiest_pipe: busiest.clone(),
+            cycles_per_element: *cycles,
+            pipes: pipes.clone(),
+            issue_slots: slots,
+            chain,
+            provenance: p.clone(),
+        }
+    };
+    let linear = priced(
+        "p = exp2(s - m)\nscale = group_max(p) / 6\nq = cvt_e2m1(p / scale)",
+        &[("alu", 0.102), ("fma", 0.094), ("xu", 0.125), ("issue", 0.141)],
+        18.0,
+        212.0,
+    );
+    let log2 = priced(
+        "g = group_max(s) - log2(6)\nq = cvt_e2m1(exp2(s - g))",
+        &[("alu", 0.094), ("fma", 0.023), ("xu", 0.0664), ("issue", 0.0703)],
+        9.0,
+        121.0,
+    );
+    let candidate = CandidateOutcome {
+        program: log2.program.clone(),
+        operations: log2.operations.clone(),
+        pipes: log2.pipes.clone(),
+        busiest_pipe: log2.busiest_pipe.clone(),
+        cycles_per_element: log2.cycles_per_element,
+        issue_slots: log2.issue_slots,
+        chain: log2.chain,
+        rules: ["max-through-exp2", "div-of-exp2", "fold-into-argument"].map(str::to_owned).to_vec(),
+        guards: vec!["a fully masked group needs a clamp of its maximum at -100".into()],
+        replay: Replay {
+            rows_count: 512,
+            tie_rows_count: 128,
+            codes_count: 65_536,
+            differing_count: 37,
+            explained_count: 37,
+            values_count: 512,
+            wrong: vec![],
+            provenance: Provenance::modelled("f32 evaluation of both programs"),
+        },
+        provenance: p.clone(),
+    };
+    let measured = |name: &str, us: f64| MeasuredVariant {
+        name: name.into(),
+        us,
+        low_us: us * 0.997,
+        high_us: us * 1.003,
+        spread: "least to most of 8 processes".into(),
+        speed_ratio: 912.4 / us,
+        provenance: recorded("kbt tune: forms in turn"),
+    };
+    AlgebraOutcome {
+        schema: kbt_quant::outcome::SCHEMA.into(),
+        mode: Mode::Fp4,
+        rewrite: Some(RewriteOutcome {
+            schema: kbt_quant::outcome::SCHEMA.into(),
+            name: "softmax-nvfp4-linear".into(),
+            device: "h200-sxm".into(),
+            baseline: linear.clone(),
+            candidates: vec![candidate],
+            rejected: vec![],
+            lower_bound: BoundOutcome {
+                cycles_per_element: 0.094,
+                issue_slots: 9.0,
+                reached: true,
+                statement: "the first candidate is optimal among all programs that the rules lead to".into(),
+                provenance: p.clone(),
+            },
+            refused: vec![RefusedRule {
+                rule: "rcp-for-div".into(),
+                says: "a / b = a * rcp(b)".into(),
+                because: "b may be 0".into(),
+            }],
+            graph: GraphOutcome {
+                terms_count: 812,
+                classes_count: 204,
+                iterations_count: 7,
+                saturated: true,
+                provenance: Provenance::modelled(
+                    "equality saturation of the program's own graph; exact counts",
+                ),
+            },
+        }),
+        forms: vec![
+            Form { name: "softmax-nvfp4-linear".into(), predicted: linear },
+            Form { name: "softmax-nvfp4-log2".into(), predicted: log2 },
+        ],
+        budget: Mode::Fp4.scheme().map(|s| s.check().budget),
+        measured: vec![measured("linear", 912.4), measured("linear-rcp", 861.0), measured("log2", 801.3)],
+        refused: None,
+    }
 }

@@ -49,8 +49,7 @@ impl Graph {
             }
             let blocks = self.loop_blocks(header, latches, &mut seen);
             let body = Interval::new(blocks.iter().map(|b| self.blocks[*b].instructions.clone()));
-            let kind = kind(function, &body);
-            loops.push(Loop { header, blocks, body, parent: None, depth: 0, kind });
+            loops.push(Loop { header, blocks, body, parent: None, depth: 0, kind: LoopKind::User });
         }
         // From the largest to the smallest, the last one that took a block is the one around the next.
         let mut by_size: Vec<usize> = (0..loops.len()).collect();
@@ -62,6 +61,12 @@ impl Graph {
             loops[l].parent = parent;
             for b in &loops[l].blocks {
                 owner[*b] = Some(l);
+            }
+        }
+        // Only an innermost loop can be a wait or a replay.
+        for l in 0..loops.len() {
+            if loops[l].blocks.iter().all(|b| owner[*b] == Some(l)) {
+                loops[l].kind = kind(function, &loops[l].body);
             }
         }
         loops
@@ -85,6 +90,30 @@ impl Graph {
 
 /// The most instructions that a waiting or replaying loop has; a loop of the source does more.
 const SMALL: usize = 12;
+/// What a loop may consist of and still only wait: the question, the branch, and what keeps count of tries.
+const WAITING: [&str; 21] = [
+    "SYNCS",
+    "USETMAXREG",
+    "NANOSLEEP",
+    "BRA",
+    "BSSY",
+    "BSYNC",
+    "NOP",
+    "YIELD",
+    "WARPSYNC",
+    "PLOP3",
+    "UPLOP3",
+    "ISETP",
+    "UISETP",
+    "IADD3",
+    "VIADD",
+    "UIADD3",
+    "MOV",
+    "UMOV",
+    "R2UR",
+    "CS2R",
+    "S2UR",
+];
 
 fn kind(function: &Function, body: &Interval) -> LoopKind {
     if body.len() > SMALL {
@@ -102,5 +131,64 @@ fn kind(function: &Function, body: &Interval) -> LoopKind {
         "NANOSLEEP" => true,
         _ => false,
     });
-    if asks { LoopKind::Wait } else { LoopKind::User }
+    let only_waits = insns().all(|i| WAITING.contains(&i.mnemonic()));
+    if asks && only_waits { LoopKind::Wait } else { LoopKind::User }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Unit;
+
+    /// Loop names with their first instruction, over a listing whose lines are 16 bytes apart.
+    fn check(lines: &[&str], expect: &[(&str, usize)]) {
+        let mut text = "\t.target\tsm_100a\n\t.section\t.text.f,\"ax\",@progbits\n".to_owned();
+        for (n, line) in lines.iter().enumerate() {
+            text += &format!("/*{:04x}*/ {line} ;\n", n * 16);
+        }
+        let listing = crate::parse(text.as_bytes()).unwrap();
+        let analysis = crate::Analysis::new(&listing.functions[0], &Unit::mufu(), &Unit::f2fp());
+        let first = |i: usize| analysis.loops[i].body.indices().next().unwrap();
+        let found: Vec<_> = (0..analysis.loops.len()).map(|i| (analysis.loop_name(i), first(i))).collect();
+        assert_eq!(found, expect, "{lines:?}");
+    }
+
+    #[test]
+    fn a_replay_of_a_single_lane_command_and_a_wait_are_no_user_loops() {
+        let replay = ["@P2 ELECT P1, URZ, PT", "@!UP1 UTCHMMA gdesc[UR4]", "@P2 BRA.U.ANY 0x0", "EXIT"];
+        check(&replay, &[("replay:0", 0)]);
+        let wait = ["SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR4], R8", "@!P0 BRA 0x0", "EXIT"];
+        check(&wait, &[("wait:0", 0)]);
+        check(&["FADD R0, R0, R1", "@P0 BRA 0x0", "EXIT"], &[("loop:0", 0)]);
+    }
+
+    #[test]
+    fn loops_are_named_by_their_place_and_waits_do_not_shift_them() {
+        let lines = [
+            "MOV R0, RZ",
+            "MOV R1, RZ",
+            "SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR4], R8",
+            "@!P0 BRA 0x20",
+            "FADD R0, R0, R1",
+            "@P0 BRA 0x40",
+            "FMUL R0, R0, R1",
+            "@P1 BRA 0x60",
+            "@P2 BRA 0x10",
+            "BRA.U UP0, 0x90",
+            "EXIT",
+            "BRA 0xb0",
+            "NOP",
+        ];
+        let expect = [("loop:0", 1), ("loop:0.wait0", 2), ("loop:0.0", 4), ("loop:0.1", 6), ("loop:1", 9)];
+        check(&lines, &expect);
+    }
+
+    #[test]
+    fn two_back_edges_to_one_header_are_one_loop_and_an_irreducible_cycle_is_none() {
+        check(
+            &["FADD R0, R0, R1", "@P0 BRA 0x0", "FMUL R0, R0, R1", "@P1 BRA 0x0", "EXIT"],
+            &[("loop:0", 0)],
+        );
+        check(&["@P0 BRA 0x30", "FADD R0, R0, R1", "NOP", "FMUL R0, R0, R1", "@P1 BRA 0x10", "EXIT"], &[]);
+    }
 }

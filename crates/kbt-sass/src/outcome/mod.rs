@@ -12,5 +12,10 @@ pub use section::{
     SectionKind, UnknownMnemonic,
 };
 
+pub use crate::diff_listings::DiffOutcome;
+pub use crate::gate::GateReport;
+pub use crate::lint::LintOutcome;
+pub use crate::regs::RegsOutcome;
+
 /// The schema that outcomes state.
 pub const SCHEMA: &str = "kbt.sass/1";

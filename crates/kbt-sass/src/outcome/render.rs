@@ -2,6 +2,7 @@
 
 use super::{Interleave, Issue, LocalMemory, MetricsOutcome, Section};
 use crate::{Confidence, LoopKind};
+use kbt_evidence::{Evidence, Figure, FixClass, Standing, Step, Unit, Verdict};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -9,6 +10,38 @@ use std::fmt::Write;
 const RUNS: usize = 40;
 
 impl MetricsOutcome {
+    /// One line for the terminal.
+    #[must_use]
+    pub fn headline(&self) -> String {
+        let instructions: u64 = self.functions.iter().map(|f| f.instructions).sum();
+        let spilling = self.functions.iter().filter(|f| f.local_memory.spills()).count();
+        let arrays = self.functions.iter().filter(|f| f.local_memory.array).count();
+        format!(
+            "{} functions, {instructions} instructions; {spilling} spill, {arrays} have local arrays; {} problems",
+            self.functions.len(),
+            self.problems.len()
+        )
+    }
+
+    /// What a listing alone says of the classes of fix: a function that spills speaks for another budget.
+    #[must_use]
+    pub fn verdicts(&self) -> Vec<Verdict> {
+        let spilling: Vec<_> = self.functions.iter().filter(|f| f.local_memory.spills()).collect();
+        if spilling.is_empty() {
+            return Vec::new();
+        }
+        let reason = format!("{} of {} functions spill registers", spilling.len(), self.functions.len());
+        let mut verdict =
+            Verdict::new(FixClass::RegisterBudget, Standing::Recommended, Step::Schedule, reason);
+        for function in spilling {
+            let local = &function.local_memory;
+            let bytes = local.spill_load_bytes + local.shared_spill_load_bytes;
+            let figure = Figure::new("spill loads", bytes as f64, Unit::Bytes, self.provenance.clone());
+            verdict = verdict.with(Evidence::supports(format!("`{}` spills", function.name), vec![figure]));
+        }
+        vec![verdict.next("kbt sass regs FILE.ptx --arch ARCH sweeps the budgets")]
+    }
+
     /// The outcome as text.
     #[must_use]
     pub fn render_text(&self) -> String {

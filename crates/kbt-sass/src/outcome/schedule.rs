@@ -135,6 +135,9 @@ impl ScheduleOutcome {
     }
 
     fn reorder(&self) -> Verdict {
+        if let Some(verdict) = self.reorder_by_time() {
+            return verdict;
+        }
         let first = &self.variants[0];
         let headroom = first.bound.as_ref().and_then(|b| Some((b, b.headroom_percent?)));
         let pairs: Vec<_> = self.source_pairs().collect();
@@ -195,6 +198,44 @@ impl ScheduleOutcome {
         }
     }
 
+    /// Two source orders that were timed against each other: the times decide, the counts explain.
+    fn reorder_by_time(&self) -> Option<Verdict> {
+        let (comparison, a, b) =
+            self.source_pairs().find(|(_, a, b)| a.time.is_some() && b.time.is_some())?;
+        let (slow, fast) = match (a.time.as_ref()?, b.time.as_ref()?) {
+            (x, y) if x.value >= y.value => ((a, x), (b, y)),
+            (x, y) => ((b, y), (a, x)),
+        };
+        let apart = slow.1.value / fast.1.value - 1.0;
+        let noise = spread(slow.1).max(spread(fast.1)).max(SAME_TIME);
+        let times = vec![slow.1.clone(), fast.1.clone()];
+        let shares = |v: &Variant| {
+            format!("`{}` {} of {}", v.name, v.metrics.interleave.transitions, v.metrics.interleave.possible)
+        };
+        let counts = format!("{}; transitions: {}, {}", comparison.kind.phrase(), shares(a), shares(b));
+        let percent = |x: f64| format!("{:.1} %", 100.0 * x);
+        let verdict = if apart <= noise {
+            let reason = format!(
+                "two source orders run equally fast: {} apart, {} of spread",
+                percent(apart),
+                percent(noise)
+            );
+            Verdict::new(FixClass::Reorder, Standing::RuledOut, Step::Schedule, reason)
+        } else if fast.0.name == self.variants[0].name {
+            let reason = format!("the source order in use is the faster one, by {}", percent(apart));
+            Verdict::new(FixClass::Reorder, Standing::RuledOut, Step::Schedule, reason)
+        } else {
+            let reason = format!("source order `{}` is {} faster", fast.0.name, percent(apart));
+            Verdict::new(FixClass::Reorder, Standing::Recommended, Step::Schedule, reason)
+                .next(format!("use source order `{}`", fast.0.name))
+        };
+        Some(
+            verdict
+                .with(Evidence::supports("timed in turn on the device", times))
+                .with(Evidence::supports(counts, Vec::new())),
+        )
+    }
+
     /// Timed variants whose interleaving differs: whether that mattered.
     fn timed(&self) -> Option<Evidence> {
         let mut timed: Vec<_> = self.variants.iter().filter_map(|v| Some((v, v.time.as_ref()?))).collect();
@@ -238,6 +279,14 @@ impl ScheduleOutcome {
         new(Standing::RuledOut, "no register is spilled in the region and nothing was serialised")
             .with(no_spill)
     }
+}
+
+/// Times closer than this are the same, however small their spread: 1 %.
+const SAME_TIME: f64 = 0.01;
+
+/// Half the width of a figure's spread, relative to its value.
+fn spread(figure: &Figure) -> f64 {
+    figure.spread.as_ref().map_or(0.0, |s| (s.high - s.low) / (2.0 * figure.value))
 }
 
 /// Byte-identical, or the same share of the possible transitions.

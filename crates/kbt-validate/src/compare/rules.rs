@@ -2,10 +2,11 @@
 //!
 //! - reorder: every bit the same.
 //! - algebra: every bit the same, or: NaN and infinity where the reference has them; relative RMS and mean error
-//!   within the factor of the baseline's; the largest error within what the baseline itself reaches over its
+//!   within the factor of the baseline's, or both at the rounding of the tensor's own type; the largest error within what the baseline itself reaches over its
 //!   seeds, where such are given; and codes of an 8- or 4-bit format equal or explained as ties.
 
 use super::{ChangeClass, CompareError, ErrorStats, Rules, TensorComparison};
+use kbt_tensor::Dtype;
 
 pub(crate) fn judge(
     tensor: &TensorComparison,
@@ -43,7 +44,12 @@ pub(crate) fn judge(
         let count = tensor.ties.as_ref().map_or(0, |t| t.unexplained_count);
         violations.push(format!("`{name}`: {count} codes differ and lie on no tie, the first at {place:?}"));
     }
-    accuracy(name, variant, baseline, rules.factor, violations);
+    let rounding = rounding(tensor.dtype);
+    if [variant, baseline].iter().all(|e| e.relative_rms_error.is_some_and(|e| e <= rounding)) {
+        notes.push(format!("`{name}`: both errors are at the rounding of {} (below {rounding:.1e})", tensor.dtype));
+    } else {
+        accuracy(name, variant, baseline, rules.factor, violations);
+    }
     match tensor.seeds_max_abs_error.map(|limit| limit.max(baseline.max_abs_error)) {
         Some(limit) if variant.max_abs_error > limit => violations.push(format!(
             "`{name}`: largest error {:.3e}; the baseline reaches {limit:.3e} over its seeds",
@@ -55,6 +61,16 @@ pub(crate) fn judge(
         )),
     }
     Ok(())
+}
+
+/// Relative RMS errors up to this are rounding: four units of the last place of f32 or f64, which the approximate
+/// exp2 and log2 of any program take. Narrower types have no such floor, since their rounding is the output's error.
+fn rounding(dtype: Dtype) -> f64 {
+    match dtype {
+        Dtype::F32 => 4.0 * 0.5_f64.powi(24),
+        Dtype::F64 => 4.0 * 0.5_f64.powi(53),
+        _ => 0.0,
+    }
 }
 
 fn accuracy(
@@ -85,7 +101,7 @@ mod tests {
     use super::super::{Comparison, Sides, Tensors, compare};
     use super::*;
     use kbt_evidence::Provenance;
-    use kbt_tensor::{Dtype, Tensor, TensorSet};
+    use kbt_tensor::{Tensor, TensorSet};
 
     fn set(name: &str, dtype: Dtype, values: &[f32]) -> TensorSet {
         let mut set = TensorSet::new();
@@ -136,6 +152,13 @@ mod tests {
         assert!(misplaced[0].contains("NaN") && misplaced[0].contains("[0, 0]"), "{misplaced:?}");
         let exact = judged(&right, &saved, &right);
         assert!(exact[0].contains("the baseline's is 0.0000e0, and"), "{exact:?}");
+    }
+
+    #[test]
+    fn errors_at_the_rounding_of_the_type_are_no_difference() {
+        let right = [1.0, 2.0, 3.0, 4.0];
+        assert_eq!(judged(&right, &[1.000_000_1, 2.0, 3.0, 4.0], &right), [""; 0]);
+        assert_eq!(judged(&right, &[1.000_002, 2.0, 3.0, 4.0], &right).len(), 2);
     }
 
     #[test]

@@ -53,6 +53,9 @@ struct Attention {
     /// Head dimension; the kernel is compiled for 128.
     #[arg(long, default_value = "128", value_parser = ["128"])]
     headdim: String,
+    /// What scores are multiplied by; default one over the root of the head dimension.
+    #[arg(long, value_parser = positive)]
+    scale: Option<f64>,
     /// A query sees only keys up to its own position.
     #[arg(long)]
     causal: bool,
@@ -81,6 +84,10 @@ pub(crate) fn run(args: Args) -> Outcome {
             crate::output::emit(&text)
         }
     }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|x: &f64| x.is_finite() && *x > 0.0).ok_or_else(|| "expected a positive number".to_owned())
 }
 
 fn variable(name: &str) -> Option<String> {
@@ -115,7 +122,8 @@ fn attention(args: &Attention) -> Outcome {
         Some(dir) => Inputs::load_or_make(&dir, &shape, set)?,
         None => Inputs::seeded(&shape, set)?,
     };
-    let mut kernel = Prepared::new(&gpu, &built.cubin, &knobs, shape, &inputs).map_err(|e| match e {
+    let scale = args.scale.unwrap_or_else(|| (Shape::HEAD_DIM as f64).sqrt().recip());
+    let mut kernel = Prepared::new(&gpu, &built.cubin, &knobs, shape, scale, &inputs).map_err(|e| match e {
         AttentionError::Gpu(e) => absent_is_refusal(e),
         e => e.into(),
     })?;

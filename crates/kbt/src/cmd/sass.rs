@@ -7,7 +7,8 @@ mod regs;
 use crate::output::{Failure, Format, Outcome, print};
 use input::{InputArgs, Loaded};
 use kbt_sass::metrics::{self, Measure, MeasureOptions, Selection};
-use kbt_sass::{Finding, LintRule, Listing, Unit};
+use kbt_sass::outcome::{DiffOutcome, LintOutcome, MetricsOutcome};
+use kbt_sass::{LintRule, Listing, Unit};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -32,7 +33,9 @@ enum Command {
                             kbt sass gate k.cubin --baseline k.sass.json --tolerance gate.yaml")]
     Gate(gate::GateArgs),
     /// Find spills in loops, local arrays, serialised wgmma and missing proxy fences; exit 1 on a finding.
-    #[command(after_help = "Example:\n  kbt sass lint k.cubin --allow spill\n  kbt sass lint k.ptx --arch sm_90a")]
+    #[command(
+        after_help = "Example:\n  kbt sass lint k.cubin --allow spill\n  kbt sass lint k.ptx --arch sm_90a"
+    )]
     Lint(LintArgs),
     /// Assemble PTX under a sweep of register caps or budgets and print what each costs.
     #[command(after_help = "Example:\n  kbt sass regs k.ptx --arch sm_90a --maxnreg 64,96,128\n  \
@@ -59,7 +62,8 @@ struct SelectArgs {
 
 impl SelectArgs {
     fn selection(&self) -> Result<Selection, Failure> {
-        let pattern = |option, text: &Option<String>| text.as_deref().map(|t| metrics::pattern(option, t)).transpose();
+        let pattern =
+            |option, text: &Option<String>| text.as_deref().map(|t| metrics::pattern(option, t)).transpose();
         Ok(Selection {
             function: pattern("--function", &self.function)?,
             region: pattern("--region", &self.region)?,
@@ -132,7 +136,9 @@ pub(crate) fn run(args: Args) -> Outcome {
 /// `A,B`, where `+` joins the mnemonics of one unit.
 fn units(text: &str) -> Result<[Unit; 2], Failure> {
     let Some((a, b)) = text.split_once(',') else {
-        return Err(Failure::input(format!("--units `{text}` needs two units with a comma between, as in MUFU,F2FP")));
+        return Err(Failure::input(format!(
+            "--units `{text}` needs two units with a comma between, as in MUFU,F2FP"
+        )));
     };
     Ok([a.replace('+', ",").parse()?, b.replace('+', ",").parse()?])
 }
@@ -148,7 +154,7 @@ fn metrics(args: MetricsArgs) -> Outcome {
     if outcome.functions.is_empty() {
         return Err(Failure::input(format!("{}: nothing in the listing is selected", args.file.display())));
     }
-    print(args.format, &outcome, kbt_sass::outcome::MetricsOutcome::render_text)
+    print(args.format, &outcome, MetricsOutcome::render_text)
 }
 
 fn listing(file: &std::path::Path, input: &InputArgs) -> Result<(Listing, Loaded), Failure> {
@@ -168,7 +174,7 @@ fn diff(args: DiffArgs) -> Outcome {
         return Err(Failure::input("neither listing has a function that is selected"));
     }
     let identical = outcome.is_identical();
-    print(args.format, &outcome, kbt_sass::DiffOutcome::render_text)?;
+    print(args.format, &outcome, DiffOutcome::render_text)?;
     if identical { Ok(ExitCode::SUCCESS) } else { Err(Failure::Gate) }
 }
 
@@ -176,12 +182,7 @@ fn lint(args: LintArgs) -> Outcome {
     let (listing, loaded) = listing(&args.file, &args.input)?;
     let mut findings = kbt_sass::lint(&listing);
     findings.extend(loaded.lint()?);
-    findings.retain(|f| !args.allow.contains(&f.rule));
-    let text = |findings: &Vec<Finding>| {
-        let lines: Vec<_> = findings.iter().map(|f| format!("{f}\n")).collect();
-        if lines.is_empty() { "no findings\n".to_owned() } else { lines.concat() }
-    };
-    print(args.format, &findings, text)?;
-    if findings.is_empty() { Ok(ExitCode::SUCCESS) } else { Err(Failure::Gate) }
+    let outcome = LintOutcome::new(findings, &args.allow);
+    print(args.format, &outcome, LintOutcome::render_text)?;
+    if outcome.findings.is_empty() { Ok(ExitCode::SUCCESS) } else { Err(Failure::Gate) }
 }
-

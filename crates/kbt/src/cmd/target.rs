@@ -1,7 +1,8 @@
 //! `kbt target`: a target file to start from, and what the ladder can do with one.
 
 use crate::output::{Failure, Format, Outcome, emit, print};
-use kbt_target::{ProcessLauncher, TEMPLATE, Target, check};
+use kbt_target::check::{FindingState, check};
+use kbt_target::{ProcessLauncher, TEMPLATE, Target};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -22,7 +23,7 @@ enum Command {
     },
     /// Run each command of a target once, and say what the ladder can do with it.
     #[command(after_help = "Example:\n  kbt target check my-kernel.yaml\n\n\
-        Exit code 1 where something that the file promises is not so.")]
+        Exit code 1 where something that the file promises is not so, 3 where its command refuses to run here.")]
     Check {
         /// A target file, or the name of one that comes with kbt: attention.
         file: PathBuf,
@@ -54,10 +55,14 @@ fn check_file(path: &Path, format: Format) -> Outcome {
     let target = Target::find(path)?;
     let scratch = std::env::temp_dir().join(format!("kbt-target-check-{}", std::process::id()));
     std::fs::create_dir_all(&scratch).map_err(|e| Failure::input(format!("{}: {e}", scratch.display())))?;
-    let report = check::check(&target, &ProcessLauncher::new(&target), &scratch);
+    let report = check(&target, &ProcessLauncher::new(&target), &scratch);
     // What it wrote there has been looked at; a leftover does no harm.
     let _ = std::fs::remove_dir_all(&scratch);
     let report = report.map_err(|e| Failure::input(format!("{}: {e}", scratch.display())))?;
     print(format, &report, ToString::to_string)?;
-    if report.is_ok() { Ok(ExitCode::SUCCESS) } else { Err(Failure::Gate) }
+    match report.state() {
+        FindingState::Ok => Ok(ExitCode::SUCCESS),
+        FindingState::Failed => Err(Failure::Gate),
+        FindingState::Refused => Err(Failure::Refused("the target's command does not run here".to_owned())),
+    }
 }

@@ -77,6 +77,7 @@ fn read_baseline(path: &Path) -> Result<MetricsOutcome, Failure> {
 
 fn tolerance(path: Option<&Path>) -> Result<Tolerance, Failure> {
     let Some(path) = path else { return Ok(Tolerance::default()) };
-    let text = std::fs::read_to_string(path).map_err(|e| Failure::input(format!("{}: {e}", path.display())))?;
+    let text =
+        std::fs::read_to_string(path).map_err(|e| Failure::input(format!("{}: {e}", path.display())))?;
     serde_yaml::from_str(&text).map_err(|e| Failure::input(format!("{}: {e}", path.display())))
 }

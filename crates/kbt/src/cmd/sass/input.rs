@@ -49,7 +49,9 @@ pub(super) fn load(file: &Path, args: &InputArgs, lines: bool) -> Result<Loaded,
             let ptx = String::from_utf8_lossy(&bytes).into_owned();
             Ok(Loaded { assembler: Some(built_by), ptx: Some(ptx), remarks, ..loaded })
         }
-        _ => Ok(Loaded { bytes, origin, assembler: None, disassembler: None, ptx: None, remarks: Vec::new() }),
+        _ => {
+            Ok(Loaded { bytes, origin, assembler: None, disassembler: None, ptx: None, remarks: Vec::new() })
+        }
     }
 }
 
@@ -91,8 +93,8 @@ fn contained(file: &Path, origin: String) -> Result<Loaded, Failure> {
 impl Loaded {
     /// Hands over the functions one by one; the listing returned has none in it.
     pub(super) fn each(&self, each: impl FnMut(Function)) -> Result<Listing, Failure> {
-        let mut listing =
-            kbt_sass::parse_each(&self.bytes, each).map_err(|e| Failure::input(format!("{}: {e}", self.origin)))?;
+        let mut listing = kbt_sass::parse_each(&self.bytes, each)
+            .map_err(|e| Failure::input(format!("{}: {e}", self.origin)))?;
         listing.assembler = self.assembler.clone().or(listing.assembler);
         listing.disassembler = self.disassembler.clone().or(listing.disassembler);
         Ok(listing)

@@ -53,7 +53,9 @@ fn budgets(text: &str) -> Result<Sweep, Failure> {
         Some(Sweep::Budget(number(old)?, new.split(',').map(number).collect::<Option<Vec<_>>>()?))
     });
     parsed.ok_or_else(|| {
-        Failure::input(format!("--setmaxnreg `{text}`: expected OLD=N,N,... in multiples of 8 from 24 to 256"))
+        Failure::input(format!(
+            "--setmaxnreg `{text}`: expected OLD=N,N,... in multiples of 8 from 24 to 256"
+        ))
     })
 }
 
@@ -70,7 +72,8 @@ impl Compiler for Ptxas {
         let mut listing = kbt_sass::parse(text.as_bytes()).map_err(|e| e.to_string())?;
         listing.assembler = Some(format!("ptxas {} -O{}", assembled.version, self.options.opt_level));
         listing.disassembler = self.tools.version(Tool::Nvdisasm).ok().map(|v| format!("nvdisasm {v}"));
-        let registers = assembled.resources.functions.iter().filter_map(|f| Some((f.function.clone(), f.registers?)));
+        let registers =
+            assembled.resources.functions.iter().filter_map(|f| Some((f.function.clone(), f.registers?)));
         Ok(Build { listing, registers: registers.collect(), remarks: remarks(&assembled) })
     }
 }
