@@ -19,10 +19,15 @@ fn main() -> io::Result<()> {
                         folders.push(path);
                         continue;
                     }
-                    let within = path.strip_prefix(&recording).unwrap_or(&path).to_string_lossy().replace('\\', "/");
+                    let within =
+                        path.strip_prefix(&recording).unwrap_or(&path).to_string_lossy().replace('\\', "/");
                     let bytes = path.canonicalize()?;
-                    writeln!(table, "({name:?}, {within:?}, include_bytes!({:?})),", bytes.display().to_string())
-                        .map_err(io::Error::other)?;
+                    writeln!(
+                        table,
+                        "({name:?}, {within:?}, include_bytes!({:?})),",
+                        bytes.display().to_string()
+                    )
+                    .map_err(io::Error::other)?;
                 }
             }
         }

@@ -72,7 +72,7 @@ fn run(command: Command) -> Result<String, Box<dyn Error>> {
             let line = |w: &kbt_frame::Written| {
                 let rows = if w.rows == 1 { "row" } else { "rows" };
                 format!(
-                    "{}: {} {rows} of {} columns, each {}\n",
+                    "{}: {} {rows} of {} columns; a row is {}\n",
                     w.path.display(),
                     w.rows,
                     w.columns,

@@ -27,6 +27,10 @@
 //! }
 //! ```
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod buffer;
 mod date;
 mod error;

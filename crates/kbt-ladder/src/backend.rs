@@ -35,7 +35,9 @@ pub enum BackendError {
     #[error(transparent)]
     Profile(#[from] ProfileError),
     /// A compile target without a profile.
-    #[error("--device model:{arch}: no profile of {arch} is embedded; embedded: {known}. `kbt microbench mine --arch {arch} --out FILE.yaml` makes one, and --device FILE.yaml uses it")]
+    #[error(
+        "--device model:{arch}: no profile of {arch} is embedded; embedded: {known}. `kbt microbench mine --arch {arch} --out FILE.yaml` makes one, and --device FILE.yaml uses it"
+    )]
     NoModel {
         /// The target.
         arch: Arch,

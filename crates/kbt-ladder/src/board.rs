@@ -44,7 +44,8 @@ impl Board {
         if verdict.standing == Standing::RuledOut && self.withdrawn.contains(&(verdict.step, verdict.class)) {
             // The later measurement that sent the ladder back outranks a repeated ruling.
             verdict.standing = Standing::Open;
-            verdict.reason = format!("{} (ruling withdrawn: a later measurement contradicts it)", verdict.reason);
+            verdict.reason =
+                format!("{} (ruling withdrawn: a later measurement contradicts it)", verdict.reason);
         }
         let ruling = match self.binding(&verdict) {
             None => Ruling::Accepted,
@@ -112,7 +113,11 @@ impl Board {
     pub fn last_word(&self, class: FixClass) -> Option<&Verdict> {
         // A refusal is no word: it leaves an earlier ruling as it is.
         let spoken = |v: &&Verdict| v.class == class && v.standing != Standing::Refused;
-        self.standing.iter().rev().find(spoken).or_else(|| self.standing.iter().rev().find(|v| v.class == class))
+        self.standing
+            .iter()
+            .rev()
+            .find(spoken)
+            .or_else(|| self.standing.iter().rev().find(|v| v.class == class))
     }
 
     /// The recommendations that stand, correctness first, then in the ladder's order.
@@ -145,7 +150,8 @@ mod tests {
     fn a_measured_rule_out_strikes_a_later_recommendation_that_is_only_modelled() {
         let mut board = Board::default();
         board.put(verdict(FixClass::Reorder, Standing::RuledOut, Step::Schedule, measured()));
-        let claim = verdict(FixClass::Reorder, Standing::Recommended, Step::Handoff, Provenance::modelled("m, 5 %"));
+        let claim =
+            verdict(FixClass::Reorder, Standing::Recommended, Step::Handoff, Provenance::modelled("m, 5 %"));
         assert!(matches!(board.put(claim), Ruling::Struck(_)));
         assert!(board.recommended().is_empty());
         assert_eq!(board.struck().len(), 1);
@@ -158,7 +164,9 @@ mod tests {
         let rule_out = verdict(FixClass::Reorder, Standing::RuledOut, Step::Schedule, measured());
         board.put(rule_out.clone());
         let claim = verdict(FixClass::Reorder, Standing::Recommended, Step::Handoff, measured());
-        let Ruling::GoBack(conflict) = board.put(claim.clone()) else { panic!("a measurement must send it back") };
+        let Ruling::GoBack(conflict) = board.put(claim.clone()) else {
+            panic!("a measurement must send it back")
+        };
         assert_eq!((conflict.ruled_out_by, conflict.contradicted_by), (Step::Schedule, Step::Handoff));
         board.go_back(&conflict);
         board.put(rule_out);
@@ -170,8 +178,16 @@ mod tests {
     #[test]
     fn a_rule_out_without_measurements_does_not_bind() {
         let mut board = Board::default();
-        board.put(verdict(FixClass::Algebra, Standing::RuledOut, Step::Rates, Provenance::published("p", "2026-11-30")));
-        assert_eq!(board.put(verdict(FixClass::Algebra, Standing::Recommended, Step::Algebra, measured())), Ruling::Accepted);
+        board.put(verdict(
+            FixClass::Algebra,
+            Standing::RuledOut,
+            Step::Rates,
+            Provenance::published("p", "2026-11-30"),
+        ));
+        assert_eq!(
+            board.put(verdict(FixClass::Algebra, Standing::Recommended, Step::Algebra, measured())),
+            Ruling::Accepted
+        );
         assert_eq!(board.recommended().len(), 1);
     }
 

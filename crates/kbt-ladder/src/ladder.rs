@@ -134,7 +134,11 @@ impl<'a> Ladder<'a> {
         let output = runner.run(step, &history);
         let timing = Timing {
             wall_s: (started.elapsed().as_secs_f64() * 1e3).round() / 1e3,
-            provenance: Provenance::measured("kbt tune, wall clock of the step", "host", crate::rundir::now_iso()),
+            provenance: Provenance::measured(
+                "kbt tune, wall clock of the step",
+                "host",
+                crate::rundir::now_iso(),
+            ),
         };
         let base = StepRecord {
             schema: StepRecord::SCHEMA.into(),
@@ -157,9 +161,10 @@ impl<'a> Ladder<'a> {
             Err(StepFailure::Refused { reason, needs }) => {
                 Ok(StepRecord { headline: format!("refused: {reason}"), needs: Some(needs), ..base })
             }
-            Err(StepFailure::Fatal(message)) => {
-                Err(RunError::Damaged { path: self.run.path().to_owned(), message: format!("step {step}: {message}") })
-            }
+            Err(StepFailure::Fatal(message)) => Err(RunError::Damaged {
+                path: self.run.path().to_owned(),
+                message: format!("step {step}: {message}"),
+            }),
         }
     }
 }

@@ -102,7 +102,8 @@ impl Recording {
 
     /// The embedded recording with the newest date.
     pub fn newest() -> Result<Self, RecordingError> {
-        let mut all = Self::embedded_names().into_iter().map(Self::embedded).collect::<Result<Vec<_>, _>>()?;
+        let mut all =
+            Self::embedded_names().into_iter().map(Self::embedded).collect::<Result<Vec<_>, _>>()?;
         all.sort_by(|a, b| (&a.meta.date, &a.meta.name).cmp(&(&b.meta.date, &b.meta.name)));
         all.pop().ok_or_else(|| RecordingError::Unknown { name: "(any)".into(), known: "none".into() })
     }
@@ -113,8 +114,10 @@ impl Recording {
         let mut folders = vec![PathBuf::new()];
         while let Some(folder) = folders.pop() {
             let at = dir.join(&folder);
-            let damaged =
-                |e: std::io::Error| RecordingError::Damaged { file: at.display().to_string(), message: e.to_string() };
+            let damaged = |e: std::io::Error| RecordingError::Damaged {
+                file: at.display().to_string(),
+                message: e.to_string(),
+            };
             for entry in std::fs::read_dir(&at).map_err(damaged)? {
                 let entry = entry.map_err(damaged)?;
                 let path = folder.join(entry.file_name());
@@ -129,8 +132,14 @@ impl Recording {
         Self::from_files(dir.display().to_string(), files)
     }
 
-    fn from_files(origin: String, files: BTreeMap<String, Cow<'static, [u8]>>) -> Result<Self, RecordingError> {
-        let damaged = |name: &str, message: String| RecordingError::Damaged { file: format!("{origin}/{name}"), message };
+    fn from_files(
+        origin: String,
+        files: BTreeMap<String, Cow<'static, [u8]>>,
+    ) -> Result<Self, RecordingError> {
+        let damaged = |name: &str, message: String| RecordingError::Damaged {
+            file: format!("{origin}/{name}"),
+            message,
+        };
         let text = |name: &str| {
             let bytes = files.get(name).ok_or_else(|| damaged(name, "missing; a recording has it".into()))?;
             std::str::from_utf8(bytes).map_err(|e| damaged(name, e.to_string()))
@@ -155,7 +164,8 @@ impl Recording {
     /// The pv modes and targets that were run.
     #[must_use]
     pub fn keys(&self) -> Vec<&str> {
-        let mut keys: Vec<_> = self.files.keys().filter_map(|f| f.split_once('/')).map(|(key, _)| key).collect();
+        let mut keys: Vec<_> =
+            self.files.keys().filter_map(|f| f.split_once('/')).map(|(key, _)| key).collect();
         keys.dedup();
         keys
     }
@@ -175,7 +185,12 @@ impl Recording {
         if record.schema != StepRecord::SCHEMA || record.step != step {
             return Err(RecordingError::Damaged {
                 file: format!("{}/{name}", self.origin),
-                message: format!("is `{}` of step {}; expected `{}` of {step}", record.schema, record.step, StepRecord::SCHEMA),
+                message: format!(
+                    "is `{}` of step {}; expected `{}` of {step}",
+                    record.schema,
+                    record.step,
+                    StepRecord::SCHEMA
+                ),
             });
         }
         Ok(Some(record))
@@ -202,8 +217,10 @@ pub fn describe(run: &Path, name: &str) -> Result<RecordingMeta, RecordingError>
     let opened = RunDir::open(run)?;
     let mut found = None;
     for record in opened.finished().values() {
-        let value = serde_json::to_value(&record.outcome)
-            .map_err(|e| RecordingError::Damaged { file: run.display().to_string(), message: e.to_string() })?;
+        let value = serde_json::to_value(&record.outcome).map_err(|e| RecordingError::Damaged {
+            file: run.display().to_string(),
+            message: e.to_string(),
+        })?;
         found = found.or_else(|| measured_on(&value));
     }
     let Some((device, driver, date)) = found else {
@@ -213,7 +230,14 @@ pub fn describe(run: &Path, name: &str) -> Result<RecordingMeta, RecordingError>
         });
     };
     let commit = spec.kbt.rsplit(' ').next().unwrap_or("unknown").to_owned();
-    Ok(RecordingMeta { schema: RecordingMeta::SCHEMA.into(), name: name.to_owned(), date, device, driver, commit })
+    Ok(RecordingMeta {
+        schema: RecordingMeta::SCHEMA.into(),
+        name: name.to_owned(),
+        date,
+        device,
+        driver,
+        commit,
+    })
 }
 
 /// Device, driver and date of the first provenance that is measured and names all three.
@@ -222,7 +246,8 @@ fn measured_on(value: &serde_json::Value) -> Option<(String, String, String)> {
         serde_json::Value::Object(map) => {
             let text = |key: &str| map.get(key)?.as_str().map(str::to_owned);
             if text("kind").as_deref() == Some("measured")
-                && let (Some(device), Some(driver), Some(date)) = (text("device"), text("driver"), text("date"))
+                && let (Some(device), Some(driver), Some(date)) =
+                    (text("device"), text("driver"), text("date"))
             {
                 return Some((device, driver, date));
             }
@@ -240,7 +265,9 @@ pub fn import(run: &Path, into: &Path, meta: &RecordingMeta) -> Result<Vec<PathB
     let opened = RunDir::open(run)?;
     let key = match (&spec.pv_mode, &spec.target) {
         (Some(mode), None) => mode.clone(),
-        (_, Some(target)) => Path::new(target).file_stem().map_or_else(|| target.clone(), |s| s.to_string_lossy().into_owned()),
+        (_, Some(target)) => {
+            Path::new(target).file_stem().map_or_else(|| target.clone(), |s| s.to_string_lossy().into_owned())
+        }
         (None, None) => "target".to_owned(),
     };
     let io = |path: &Path| {
@@ -252,7 +279,10 @@ pub fn import(run: &Path, into: &Path, meta: &RecordingMeta) -> Result<Vec<PathB
             Step::ALL.iter().filter(|s| !opened.finished().contains_key(s)).map(|s| s.as_str()).collect();
         return Err(RecordingError::Damaged {
             file: run.display().to_string(),
-            message: format!("the run did not finish {}; only a finished run is a recording", missing.join(", ")),
+            message: format!(
+                "the run did not finish {}; only a finished run is a recording",
+                missing.join(", ")
+            ),
         });
     }
     let folder = into.join(&key);

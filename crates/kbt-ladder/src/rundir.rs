@@ -179,7 +179,9 @@ impl RunDir {
             if blake3::hash(&bytes).to_string() != digest {
                 return Err(RunError::Damaged {
                     path: file,
-                    message: "the file is not the one that the journal finished; delete the run or use --force".into(),
+                    message:
+                        "the file is not the one that the journal finished; delete the run or use --force"
+                            .into(),
                 });
             }
             run.finished.insert(step, parse_json(&file, &bytes)?);
@@ -286,9 +288,8 @@ fn parse_json<T: serde::de::DeserializeOwned>(path: &Path, bytes: &[u8]) -> Resu
 
 /// The time now, UTC, as `2026-11-30T13:05:09Z`.
 pub(crate) fn now_iso() -> String {
-    let seconds = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |d| d.as_secs());
+    let seconds =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs());
     iso(seconds)
 }
 

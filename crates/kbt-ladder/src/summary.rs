@@ -68,7 +68,12 @@ impl Summary {
 
     /// The summary of a finished walk.
     #[must_use]
-    pub fn new(run: RunSpec, steps: &BTreeMap<Step, StepRecord>, board: &Board, sent_back: &[Conflict]) -> Self {
+    pub fn new(
+        run: RunSpec,
+        steps: &BTreeMap<Step, StepRecord>,
+        board: &Board,
+        sent_back: &[Conflict],
+    ) -> Self {
         Self {
             schema: Self::SCHEMA.into(),
             run,
@@ -128,7 +133,10 @@ impl Summary {
             ));
         }
         for c in &self.struck {
-            line(format!("struck: {} recommended `{}`, which {} ruled out by measurement", c.contradicted_by, c.class, c.ruled_out_by));
+            line(format!(
+                "struck: {} recommended `{}`, which {} ruled out by measurement",
+                c.contradicted_by, c.class, c.ruled_out_by
+            ));
         }
         line(String::new());
         for c in &self.classes {

@@ -1,7 +1,9 @@
 //! The order has teeth, and a killed run resumes: over a runner with made-up steps.
 
 use kbt_evidence::{Evidence, Figure, FixClass, Provenance, Standing, Step, Unit, Verdict};
-use kbt_ladder::{History, Ladder, Origin, RunDir, RunError, RunSpec, Runner, StepFailure, StepOutput, Summary};
+use kbt_ladder::{
+    History, Ladder, Origin, RunDir, RunError, RunSpec, Runner, StepFailure, StepOutput, Summary,
+};
 use std::collections::BTreeMap;
 
 fn spec() -> RunSpec {
@@ -63,7 +65,9 @@ fn climb(dir: &std::path::Path, script: &mut Script) -> (kbt_ladder::Board, Summ
 fn a_class_ruled_out_by_measurement_is_never_recommended_later_in_the_run() {
     let dir = tempfile::tempdir().unwrap();
     let mut script = Script::default();
-    script.verdicts.insert(Step::Schedule, vec![measured(FixClass::Reorder, Standing::RuledOut, Step::Schedule)]);
+    script
+        .verdicts
+        .insert(Step::Schedule, vec![measured(FixClass::Reorder, Standing::RuledOut, Step::Schedule)]);
     for step in [Step::Algebra, Step::Handoff, Step::Validate] {
         script.verdicts.insert(step, vec![modelled(FixClass::Reorder, Standing::Recommended, step)]);
     }
@@ -79,8 +83,12 @@ fn a_class_ruled_out_by_measurement_is_never_recommended_later_in_the_run() {
 fn a_later_measurement_that_contradicts_a_verdict_sends_the_ladder_back() {
     let dir = tempfile::tempdir().unwrap();
     let mut script = Script::default();
-    script.verdicts.insert(Step::Schedule, vec![measured(FixClass::Reorder, Standing::RuledOut, Step::Schedule)]);
-    script.verdicts.insert(Step::Handoff, vec![measured(FixClass::Reorder, Standing::Recommended, Step::Handoff)]);
+    script
+        .verdicts
+        .insert(Step::Schedule, vec![measured(FixClass::Reorder, Standing::RuledOut, Step::Schedule)]);
+    script
+        .verdicts
+        .insert(Step::Handoff, vec![measured(FixClass::Reorder, Standing::Recommended, Step::Handoff)]);
     let (board, summary) = climb(dir.path(), &mut script);
     let after = &script.ran[6..];
     assert_eq!(script.ran[..6], Step::ALL[..6], "up to the contradiction");

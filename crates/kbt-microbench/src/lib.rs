@@ -9,6 +9,10 @@
 //!
 //! The rule: no number unless the machine code between the clock reads is the one that was meant.
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod ceilings;
 pub mod compare;
 pub mod filter;

@@ -15,7 +15,8 @@ use kbt_sass::Instruction;
 use kbt_toolchain::{Tool, ToolError, Toolchain};
 use std::collections::BTreeMap;
 
-/// Where the stall counts are known not to be the throughput: mnemonics, compute capabilities, why.
+/// Where the stall counts are known not to be the throughput: mnemonics (or `.MODIFIER`), compute capabilities
+/// (none for all), why.
 const WRONG: &[(&[&str], &[u16], &str)] = &[
     (
         &["DFMA", "DADD", "DMUL"],
@@ -26,6 +27,12 @@ const WRONG: &[(&[&str], &[u16], &str)] = &[
         &["HMMA", "IMMA", "QMMA", "OMMA"],
         &[86, 87, 88, 89, 110, 120, 121],
         "parts for the desktop inherit the tensor table of sm_80 (sm_120: a gap of 11 does not match its peak)",
+    ),
+    (&["FMNMX"], &[120, 121], "disputed: ptxas writes 128 lanes, NVIDIA's throughput table says 64"),
+    (
+        &["DFMA", "DADD", "DMUL", ".F64", ".S64", ".U64"],
+        &[103],
+        "the 64-bit paths of sm_103 are cut down, and their intervals are not written (B300: 1.6 lanes measured)",
     ),
     (&["DMMA"], &[], "its scoreboard hides the interval (A100: 31 TFLOPS written, 19.5 real)"),
     (&["MATCH"], &[], "the stall is that of the issue alone (B300: 8 written, about 375 clk measured)"),
@@ -101,7 +108,7 @@ fn row(forms: &[Prepared], arch: Arch, provenance: &Provenance) -> (RateRow, Not
                 refusals.push(why);
             }
         }
-        row.latency_clk = row.latency_clk.or_else(|| latency(form, entry));
+        row.latency_clk = row.latency_clk.or_else(|| latency(form, entry, arch));
     }
     if row.lanes_per_clk_sm.is_none() {
         refusals.dedup();
@@ -164,10 +171,14 @@ fn pair(stream: &Verified, interval: u32) -> Result<(f64, String), String> {
 }
 
 fn known_wrong(opcode: &str, arch: Arch) -> Option<&'static str> {
-    let base = opcode.split('.').next().unwrap_or(opcode);
+    let parts: Vec<&str> = opcode.split('.').collect();
+    let is = |name: &&str| match name.strip_prefix('.') {
+        Some(modifier) => parts[1..].contains(&modifier),
+        None => parts[0] == *name,
+    };
     let row = WRONG
         .iter()
-        .find(|(names, sms, _)| names.contains(&base) && (sms.is_empty() || sms.contains(&arch.sm)))?;
+        .find(|(names, sms, _)| names.iter().any(is) && (sms.is_empty() || sms.contains(&arch.sm)))?;
     Some(row.2)
 }
 
@@ -209,9 +220,13 @@ fn mode(steps: &[(u32, bool)]) -> Option<(u32, bool, f64)> {
 }
 
 /// The fixed latency that one dependent chain's stalls say; `None` where a scoreboard waits instead.
-fn latency(form: &Prepared, entry: &Entry) -> Option<f64> {
+fn latency(form: &Prepared, entry: &Entry, arch: Arch) -> Option<f64> {
     let single = form.with_chains(1)?;
     let one_opcode = single.code.per_op.iter().filter(|p| p.target).count() == 1;
+    // Where the interval is wrong the gap of a dependent instruction is no more than a lower bound.
+    if single.code.per_op.iter().any(|p| p.target && known_wrong(&p.opcode, arch).is_some()) {
+        return None;
+    }
     let alone = one_opcode && single.code.companions().all(|c| c.pipe.is_none());
     if entry.compound || entry.memory || !alone || !form.parts[0].chain.latency {
         return None;
@@ -273,11 +288,14 @@ mod tests {
             ("HMMA.16816.F32", &[(8, false)], "sm_86", "desktop"),
             ("HMMA.16816.F32", &[(11, false)], "sm_120a", "desktop"),
             ("DMMA.8x8x4", &[(15, true)], "sm_90a", "scoreboard hides"),
+            ("FMNMX", &[(1, false)], "sm_120a", "disputed"),
+            ("DFMA", &[(15, true)], "sm_103a", "64-bit paths"),
+            ("F2F.F64.F32", &[(8, true)], "sm_103a", "64-bit paths"),
             ("MATCH.ANY", &[(8, true)], "sm_90a", "issue alone"),
             ("X", &[(2, false), (4, false)], "sm_90a", "not alike"),
         ] {
             let row = check(opcode, stalls, arch);
-            assert_eq!(row.lanes_per_clk_sm, None, "{opcode}");
+            assert_eq!((row.lanes_per_clk_sm, row.latency_clk), (None, None), "{opcode}");
             assert!(row.refused.as_deref().unwrap().contains(why), "{opcode}: {:?}", row.refused);
         }
         assert_eq!(check("DFMA", &[(2, false)], "sm_90a").lanes_per_clk_sm, Some(64.0));

@@ -216,7 +216,10 @@ fn assemble_with(
             result.cubin = assembled.cubin;
             disassemble(tools, &result.cubin)
         }
-        Err(error) => Err(first_lines(&error.to_string())),
+        Err(error) => {
+            let place = prepared.first().map_or("", |p| p.entry.place.as_str());
+            Err(format!("{place}: {}", first_lines(&error.to_string())))
+        }
     };
     let listing = match listing {
         Ok(listing) => listing,

@@ -1,6 +1,6 @@
 //! Step 4 of the ladder: exact number formats, and which cheaper program computes the same.
 //!
-//! - [`format`] and [`block`]: e2m1 to f16 and the block formats over them, to the bit, without a GPU.
+//! - [`mod@format`] and [`block`]: e2m1 to f16 and the block formats over them, to the bit, without a GPU.
 //! - [`lang`]: a small expression language for what a kernel does per element, group and row.
 //! - [`rewrite`]: equality saturation and exact extraction; candidates with their guards, proof and replay.
 //! - [`cost`]: what operations cost on a device, from its profile.

@@ -3,7 +3,7 @@
 //! stands in a table whose row has one. How things look is not here.
 
 use crate::number;
-use crate::run::Origin;
+use crate::record::Origin;
 use kbt_evidence::{Figure, Known, Provenance, Standing, Unit};
 use std::cell::RefCell;
 

@@ -2,7 +2,7 @@
 //! decided elsewhere.
 
 use crate::doc::{Block, Document, Holds, Inline, Line, Mark, Plot, Row, Section, Source, Table};
-use crate::run::Origin;
+use crate::record::Origin;
 use kbt_evidence::{Known, Provenance, Standing};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -161,7 +161,8 @@ fn inline(i: &Inline) -> Markup {
         Inline::Code(t) => html! { code { (t) } },
         Inline::Strong(t) => html! { strong { (t) } },
         Inline::Number { text, spread, source } => html! {
-            span.value { (text) } " "
+            // A number keeps to one line; a clause with numbers may break.
+            span.value.clause[text.chars().count() > 28] { (text) } " "
             @if let Some(s) = spread { span.spread { "(" (s) ")" } " " }
             (badge(*source))
         },

@@ -5,6 +5,7 @@ mod html;
 mod markdown;
 mod number;
 mod plot;
+mod record;
 mod run;
 mod section;
 
@@ -40,7 +41,7 @@ pub fn write(run_dir: &Path) -> Result<Written, ReportError> {
 /// The report's two texts, HTML and Markdown, without writing them.
 ///
 /// # Errors
-/// As [`write`], but for writing.
+/// As [`write()`], but for writing.
 pub fn render(run_dir: &Path) -> Result<(String, String), ReportError> {
     let run = Run::read(run_dir)?;
     let document = section::document(&run)?;

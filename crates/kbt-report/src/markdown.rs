@@ -74,7 +74,7 @@ fn table(out: &mut String, t: &Table) -> std::fmt::Result {
         t.columns.iter().map(|c| if c.holds == Holds::Numbers { "---:" } else { "---" }).collect();
     writeln!(out, "| {} |{}", rules.join(" | "), if known { " --- |" } else { "" })?;
     for r in &t.rows {
-        let mut cells: Vec<String> = r.cells.iter().map(|c| line(c).replace('|', "\\|")).collect();
+        let mut cells: Vec<String> = r.cells.iter().map(cell).collect();
         if known {
             cells.push(r.known.iter().map(|s| badge(*s)).collect::<Vec<_>>().join(" "));
         }
@@ -87,12 +87,21 @@ fn line(l: &Line) -> String {
     l.iter().map(inline).collect()
 }
 
+/// A line in a table, where a bar would end the cell even in code.
+fn cell(l: &Line) -> String {
+    let one = |i: &Inline| match i {
+        Inline::Code(_) => inline(i).replace('|', "\\|"),
+        other => inline(other),
+    };
+    l.iter().map(one).collect()
+}
+
 fn inline(i: &Inline) -> String {
     match i {
         Inline::Text(t) => escape(t),
         Inline::Code(t) if t.contains('`') => format!("`` {t} ``"),
         Inline::Code(t) => format!("`{t}`"),
-        Inline::Strong(t) => format!("**{}**", escape(t)),
+        Inline::Strong(t) => strong(t),
         Inline::Number { text, spread, source } => {
             let spread = spread.as_ref().map_or_else(String::new, |s| format!(" ({s})"));
             format!("{}{} {}", escape(text), escape(&spread), badge(*source))
@@ -117,15 +126,29 @@ fn badge(s: Source) -> String {
     s.id.map_or_else(|| format!("[{}]", s.known), |id| format!("[{} s{id}]", s.known))
 }
 
+/// Strong text. Blanks at its ends stand outside, where Markdown wants them.
+fn strong(t: &str) -> String {
+    let inner = t.trim();
+    let (before, after) = (t.len() - t.trim_start().len(), t.trim_end().len());
+    format!("{}**{}**{}", &t[..before], escape(inner), &t[after..])
+}
+
 /// Text in which Markdown sees nothing of its own.
 fn escape(t: &str) -> String {
     let mut out = String::with_capacity(t.len());
-    for c in t.chars() {
+    let mut before = ' ';
+    let mut rest = t.chars().peekable();
+    while let Some(c) = rest.next() {
+        let next = rest.peek().copied().unwrap_or(' ');
         match c {
-            '\\' | '*' | '_' | '`' | '<' | '[' | ']' | '|' => out.extend(['\\', c]),
+            '\\' | '*' | '`' | '<' | '|' => out.extend(['\\', c]),
+            // Within a word it is no emphasis, and a bracket alone no link.
+            '_' if !(before.is_alphanumeric() && next.is_alphanumeric()) => out.push_str("\\_"),
+            ']' if next == '(' => out.push_str("\\]"),
             '\n' => out.push(' '),
             _ => out.push(c),
         }
+        before = c;
     }
     out
 }

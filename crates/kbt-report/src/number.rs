@@ -71,6 +71,7 @@ pub(crate) fn in_unit(value: f64, unit: Unit) -> String {
         Unit::Cycles => format!("{} clk", cycles(value)),
         Unit::Bytes | Unit::BytesPerSecond | Unit::Flop | Unit::FlopPerSecond => si(value, unit.symbol()),
         Unit::Microseconds => time(value),
+        Unit::Seconds if value == 0.0 => "0 s".into(),
         Unit::Seconds => time(value * 1e6),
         Unit::Ratio => trimmed(&format!("{value:.3}")),
         Unit::Percent => of_percent(value),

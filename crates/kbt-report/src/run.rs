@@ -1,7 +1,8 @@
 //! A run directory, read: what was asked, the summary, and each step's outcome in its crate's own type. What is
 //! missing is `None`; what is damaged is an error that names the file and the field. No analysis and no layout here.
 
-use kbt_evidence::{FixClass, Known, Provenance, Standing, Step, Verdict};
+use crate::record::{Conflict, Origin, Spec, StepFile, Summary, Timing};
+use kbt_evidence::{Known, Step, Verdict};
 use kbt_microbench::outcome::RatesOutcome;
 use kbt_quant::outcome::AlgebraOutcome;
 use kbt_roofline::TriageOutcome;
@@ -49,98 +50,6 @@ pub enum ReportError {
         /// Why.
         message: String,
     },
-}
-
-/// What a run was asked to do (`kbt.run/1`).
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Spec {
-    pub(crate) schema: String,
-    #[serde(default)]
-    pub(crate) pv_mode: Option<String>,
-    #[serde(default)]
-    pub(crate) target: Option<String>,
-    pub(crate) device: String,
-    pub(crate) quick: bool,
-}
-
-impl Spec {
-    /// What was tuned, in a few words.
-    pub(crate) fn subject(&self) -> String {
-        match (&self.target, &self.pv_mode) {
-            (Some(target), Some(mode)) => format!("{target} ({mode})"),
-            (Some(target), None) => target.clone(),
-            (None, Some(mode)) => format!("attention, P·V in {mode}"),
-            (None, None) => "a kernel".into(),
-        }
-    }
-}
-
-/// Where a step's numbers come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Origin {
-    Live,
-    Recorded,
-    Refused,
-}
-
-/// How long a step took.
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Timing {
-    pub(crate) wall_s: f64,
-    pub(crate) provenance: Provenance,
-}
-
-/// A step file (`kbt.step/1`).
-#[derive(Debug, Clone, Deserialize)]
-struct StepFile {
-    schema: String,
-    step: Step,
-    origin: Origin,
-    headline: String,
-    verdicts: Vec<Verdict>,
-    #[serde(default)]
-    outcome: Option<Value>,
-    #[serde(default)]
-    needs: Option<String>,
-    timing: Timing,
-}
-
-/// A class of fix in `summary.json`.
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct ClassLine {
-    pub(crate) class: FixClass,
-    pub(crate) standing: Standing,
-    pub(crate) step: Step,
-    pub(crate) reason: String,
-    #[serde(default)]
-    pub(crate) known: Option<Known>,
-}
-
-/// A recommendation in `summary.json`.
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Recommendation {
-    pub(crate) verdict: Verdict,
-}
-
-/// A verdict against an earlier one.
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Conflict {
-    pub(crate) class: FixClass,
-    pub(crate) ruled_out_by: Step,
-    pub(crate) reason: String,
-    pub(crate) contradicted_by: Step,
-    pub(crate) claim: String,
-}
-
-/// `summary.json` (`kbt.summary/1`), without what the step files say themselves.
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Summary {
-    schema: String,
-    pub(crate) classes: Vec<ClassLine>,
-    pub(crate) recommendations: Vec<Recommendation>,
-    pub(crate) struck: Vec<Conflict>,
-    pub(crate) sent_back: Vec<Conflict>,
 }
 
 /// A finished step, its outcome in the type of the crate that made it.
@@ -331,6 +240,8 @@ fn journal(path: &Path) -> Result<Option<BTreeMap<Step, String>>, ReportError> {
 }
 
 fn damaged(path: &Path, field: &str, message: &dyn ToString) -> ReportError {
+    // A file that ends in the middle of a name has no path to the place.
+    let field = if field.contains('?') { "." } else { field };
     ReportError::Damaged { path: path.to_owned(), field: field.to_owned(), message: message.to_string() }
 }
 

@@ -1,4 +1,5 @@
 //! A made-up run directory through the whole crate.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
 
@@ -120,7 +121,7 @@ fn every_number_in_a_table_says_how_it_is_known() {
     }
     assert!(numbers > 150, "{numbers}");
     // A number in a sentence is followed by its badge, or by its interval and then its badge.
-    for after in html.split("class=\"value\">").skip(1).map(|a| a.split_once("</span>").unwrap().1) {
+    for after in html.split("class=\"value").skip(1).map(|a| a.split_once("</span>").unwrap().1) {
         let after = after.trim_start();
         let after = match after.strip_prefix("<span class=\"spread\">") {
             Some(spread) => spread.split_once("</span>").unwrap().1.trim_start(),
@@ -142,11 +143,7 @@ fn every_step_has_its_section_whatever_became_of_it() {
         assert!(html.contains(&format!("<section id=\"{step}\"")), "{step}");
     }
     assert!(markdown.contains("This run is not finished"), "{markdown}");
-    assert!(
-        markdown.contains("What would give it: **A run on the device.")
-            || markdown.contains("**What would give it: **A run on the device."),
-        "{markdown}"
-    );
+    assert!(markdown.contains("**What would give it:** A run on the device."), "{markdown}");
     assert_eq!(markdown.matches("This step has not run").count(), 5);
     assert!(markdown.contains("Refused: a trace needs a measurement."), "{markdown}");
 }
@@ -235,7 +232,7 @@ fn a_roofline_alone_is_a_file_of_its_own() {
     let svg = kbt_report::roofline_svg(&plot).unwrap();
     balanced(&svg);
     assert!(
-        svg.starts_with("<svg width=\"960\"") && svg.contains("xmlns=\"http://www.w3.org/2000/svg\""),
+        svg.starts_with("<svg width=\"900\"") && svg.contains("xmlns=\"http://www.w3.org/2000/svg\""),
         "{svg}"
     );
     assert!(svg.contains("HBM read") && svg.contains("TFLOP/s") && !svg.contains("var(--"), "{svg}");

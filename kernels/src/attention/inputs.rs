@@ -60,7 +60,8 @@ impl Shape {
     /// Useful floating-point operations: 4 B H S^2 D, half of it when causal.
     #[must_use]
     pub fn flop(&self) -> f64 {
-        let full = 4.0 * (self.batch * self.heads) as f64 * (self.seqlen as f64).powi(2) * Self::HEAD_DIM as f64;
+        let full =
+            4.0 * (self.batch * self.heads) as f64 * (self.seqlen as f64).powi(2) * Self::HEAD_DIM as f64;
         if self.causal { full / 2.0 } else { full }
     }
 }
@@ -196,7 +197,8 @@ fn parallel<T: Send>(n: usize, f: impl Fn(usize) -> T + Sync) -> Vec<T> {
 fn normal(n: usize, seed: u64, deviation: f32) -> Vec<f32> {
     const BLOCK: usize = 4096;
     let blocks = parallel(n.div_ceil(BLOCK), |b| {
-        let mut state = seed.wrapping_mul(0xd134_2543_de82_ef95) ^ (b as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut state =
+            seed.wrapping_mul(0xd134_2543_de82_ef95) ^ (b as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut uniform = || {
             // SplitMix64: a value in (0, 1].
             state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -251,7 +253,9 @@ mod tests {
     fn v_in_fp4_lies_on_the_grid() {
         let inputs = Inputs::seeded(&SHAPE, 1).unwrap();
         let p = inputs.prepare_v(&SHAPE, PvMode::Fp4).unwrap();
-        let value = |i: usize| f32::from_bits(u32::from(u16::from_le_bytes([p.bytes[2 * i], p.bytes[2 * i + 1]])) << 16);
+        let value = |i: usize| {
+            f32::from_bits(u32::from(u16::from_le_bytes([p.bytes[2 * i], p.bytes[2 * i + 1]])) << 16)
+        };
         for column in [0, 64] {
             let group: Vec<f32> = (0..16).map(|k| value(k * 128 + column)).collect();
             let step = group.iter().fold(0.0_f32, |m, x| m.max(x.abs())) / 6.0;

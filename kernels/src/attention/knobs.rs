@@ -289,7 +289,10 @@ mod tests {
     #[test]
     fn a_split_that_rounds_below_the_consumer_is_refused() {
         let seven_eighths = [("KBT_SPLIT_NUM", "7"), ("KBT_SPLIT_DEN", "8"), ("KBT_CHUNKS", "4")];
-        assert!(matches!(read(&seven_eighths), Err(KnobError::Contract { first_chunks: 3, first_tiles: 7, .. })));
+        assert!(matches!(
+            read(&seven_eighths),
+            Err(KnobError::Contract { first_chunks: 3, first_tiles: 7, .. })
+        ));
         let in_registers = [&seven_eighths[..], &[("KBT_TOPOLOGY", "registers")]].concat();
         assert!(read(&in_registers).is_ok());
     }

@@ -81,7 +81,8 @@ impl Prepared {
         bf16_input(inputs, "v", &shape)?;
         let v = inputs.prepare_v(&shape, knobs.pv_mode)?;
         let (q, k) = (gpu.upload(q.bytes())?, gpu.upload(k.bytes())?);
-        let (v_buffer, v_scale) = (gpu.upload(&v.bytes)?, v.scale.as_deref().map(|s| gpu.upload(s)).transpose()?);
+        let (v_buffer, v_scale) =
+            (gpu.upload(&v.bytes)?, v.scale.as_deref().map(|s| gpu.upload(s)).transpose()?);
         let d = Shape::HEAD_DIM as u32;
         let maps = [
             rows_map(gpu, &q, &shape, 64)?,
@@ -173,7 +174,11 @@ impl Prepared {
     }
 }
 
-fn bf16_input<'a>(inputs: &'a Inputs, name: &'static str, shape: &Shape) -> Result<&'a Tensor, AttentionError> {
+fn bf16_input<'a>(
+    inputs: &'a Inputs,
+    name: &'static str,
+    shape: &Shape,
+) -> Result<&'a Tensor, AttentionError> {
     let tensor = inputs.tensors.require(name)?;
     if tensor.dtype() != Dtype::Bf16 || tensor.shape() != shape.dims() {
         return Err(AttentionError::Input {

@@ -5,7 +5,6 @@ mod knobs;
 mod launch;
 mod names;
 
-
 pub use inputs::{Inputs, Shape, ShapeError};
 pub use knobs::{KnobError, Knobs, PvMode, QuantForm, SourceOrder, Topology, TraceLevel};
 pub use launch::{AttentionError, Prepared};

@@ -3,7 +3,8 @@
 
 use super::{Knobs, Topology, TraceLevel};
 use kbt_trace::{
-    Barrier, BarrierPurpose as B, Edge, EventName, EventPurpose as E, Level, Releaser, Role, StepRule, TraceInfo, Work,
+    Barrier, BarrierPurpose as B, Edge, EventName, EventPurpose as E, Level, Releaser, Role, StepRule,
+    TraceInfo, Work,
 };
 
 const LOAD: usize = 0;
@@ -63,9 +64,8 @@ pub fn trace_names(knobs: &Knobs, sm_clock_mhz: Option<f64>) -> Option<TraceInfo
         Role::new("Softmax1", StepRule::Wait(K_FULL)).works(math),
     ];
     if !fused {
-        info.roles.push(
-            Role::new("PV", StepRule::Wait(V_FULL)).works(Work { tensor: true, ..Work::default() }),
-        );
+        info.roles
+            .push(Role::new("PV", StepRule::Wait(V_FULL)).works(Work { tensor: true, ..Work::default() }));
     }
     info.events = EVENTS.iter().map(|(name, purpose)| EventName::new(*name, *purpose)).collect();
     info.barriers = BARRIERS.iter().map(|(name, purpose)| Barrier::new(*name, *purpose)).collect();

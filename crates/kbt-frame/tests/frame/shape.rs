@@ -56,7 +56,9 @@ fn every_column_of_every_table_is_filled_by_a_whole_run() {
     let mut empty = Vec::new();
     for table in &whole.tables {
         let other = refused.table(table.name);
-        for column in &table.columns {
+        // What is not measured has no device, and only what is published or measured has a date.
+        let may_lack = |name: &str| name.ends_with("provenance_device") || name.ends_with("provenance_date");
+        for column in table.columns.iter().filter(|c| !may_lack(&c.name)) {
             let filled = |t: &Table| t.column(&column.name).is_some_and(any);
             if !filled(table) && !other.is_some_and(filled) {
                 empty.push(format!("{}.{}", table.name, column.name));

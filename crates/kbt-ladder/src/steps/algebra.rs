@@ -78,7 +78,9 @@ fn variant(name: &str, time: &Figure, speed_ratio: f64) -> MeasuredVariant {
 
 /// The setting with the form that step 4 measured fastest, beyond the spread of both; the plain one otherwise.
 pub(super) fn best_setting(plain: Setting, history: &History<'_>) -> Result<Setting, StepFailure> {
-    let Some(outcome) = AttentionTuner::earlier::<AlgebraOutcome>(history, Step::Algebra)? else { return Ok(plain) };
+    let Some(outcome) = AttentionTuner::earlier::<AlgebraOutcome>(history, Step::Algebra)? else {
+        return Ok(plain);
+    };
     let Some((base, others)) = outcome.measured.split_first() else { return Ok(plain) };
     let best = others.iter().filter(|v| v.high_us < base.low_us).min_by(|a, b| a.us.total_cmp(&b.us));
     Ok(match best {

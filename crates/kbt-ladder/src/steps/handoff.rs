@@ -27,10 +27,8 @@ impl AttentionTuner<'_> {
         }
         let mut base = algebra::best_setting(self.plain(), history)?;
         base.0.retain(|knob, _| !HANDOFF_KNOBS.contains(&knob.as_str()));
-        let choice = Choice {
-            fix: base,
-            vary: Some(HANDOFF_KNOBS.iter().map(|k| (*k).to_owned()).collect()),
-        };
+        let choice =
+            Choice { fix: base, vary: Some(HANDOFF_KNOBS.iter().map(|k| (*k).to_owned()).collect()) };
         let space = Space::new(&self.target, &choice).map_err(fatal)?;
         // Each comparison is of four processes a block; a sweep of a dozen points has minutes, not hours.
         let timing = TimingPolicy {

@@ -180,7 +180,12 @@ impl<'a> AttentionTuner<'a> {
     }
 
     /// The median time of a setting over fresh processes, as a figure.
-    fn time(&mut self, setting: &Setting, processes: usize, name: &str) -> Result<(Figure, Option<f64>), StepFailure> {
+    fn time(
+        &mut self,
+        setting: &Setting,
+        processes: usize,
+        name: &str,
+    ) -> Result<(Figure, Option<f64>), StepFailure> {
         let launcher = self.launcher();
         let mut samples = Vec::new();
         let mut last = None;
@@ -200,7 +205,11 @@ impl<'a> AttentionTuner<'a> {
         let (low, high) = times.iter().fold((f64::MAX, f64::MIN), |(l, h), t| (l.min(*t), h.max(*t)));
         let clock = samples.iter().filter_map(|s| s.clock_mhz).next_back();
         let figure = Figure::new(name, median, Unit::Microseconds, provenance(&launch, "kbt tune", clock))
-            .with_spread(low, high, format!("least to most of {processes} processes, each a median of launches"));
+            .with_spread(
+                low,
+                high,
+                format!("least to most of {processes} processes, each a median of launches"),
+            );
         Ok((figure, clock))
     }
 
@@ -264,14 +273,19 @@ impl Runner for AttentionTuner<'_> {
     fn progress(&mut self, note: Progress<'_>) {
         match note {
             Progress::Begins(step) => self.note(format!("step {} {step}", step.index())),
-            Progress::Resumed(record) => self.note(format!("step {} {}: finished earlier", record.step.index(), record.step)),
+            Progress::Resumed(record) => {
+                self.note(format!("step {} {}: finished earlier", record.step.index(), record.step))
+            }
             Progress::Done(record) => self.note(format!("  {}", record.headline)),
             Progress::GoesBack(c) => self.note(format!(
                 "going back to {}: {} contradicts it on `{}`",
                 c.ruled_out_by, c.contradicted_by, c.class
             )),
             Progress::Struck(c) => {
-                self.note(format!("struck: {} recommends `{}`, which {} ruled out", c.contradicted_by, c.class, c.ruled_out_by));
+                self.note(format!(
+                    "struck: {} recommends `{}`, which {} ruled out",
+                    c.contradicted_by, c.class, c.ruled_out_by
+                ));
             }
         }
     }

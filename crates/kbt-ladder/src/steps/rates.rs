@@ -35,7 +35,8 @@ pub(super) fn live_profile(tuner: &mut AttentionTuner<'_>) -> Result<DeviceProfi
     }
     let Some(tools) = tuner.tools.clone() else {
         return Err(StepFailure::Refused {
-            reason: "rates are verified in machine code, and there is no CUDA assembler and disassembler".into(),
+            reason: "rates are verified in machine code, and there is no CUDA assembler and disassembler"
+                .into(),
             needs: "`cargo xtask setup`, or KBT_CUDA set to a toolkit's folder".into(),
         });
     };

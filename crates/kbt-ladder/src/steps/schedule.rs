@@ -53,8 +53,7 @@ impl AttentionTuner<'_> {
         ];
         let profile = self.profile()?;
         let units = [Unit::mufu(), Unit::f2fp()];
-        let mut builder =
-            ScheduleBuilder::new(FUNCTION, None, units, Some(&profile), WARPS_PER_SCHEDULER);
+        let mut builder = ScheduleBuilder::new(FUNCTION, None, units, Some(&profile), WARPS_PER_SCHEDULER);
         for code in &codes {
             let input = VariantInput {
                 name: code.name,
@@ -103,7 +102,10 @@ impl AttentionTuner<'_> {
             let (low, high) = times.iter().fold((f64::MAX, f64::MIN), |(l, h), t| (l.min(*t), h.max(*t)));
             let what = format!("least to most of {} processes, interleaved", times.len());
             let p = self.provenance_of("kbt tune: two settings in turn");
-            Some(Figure::new("time of the kernel", median, Measure::Microseconds, p).with_spread(low, high, what))
+            Some(
+                Figure::new("time of the kernel", median, Measure::Microseconds, p)
+                    .with_spread(low, high, what),
+            )
         };
         match (figure(&found.a), figure(&found.b)) {
             (Some(a), Some(b)) => Ok((a, b)),

@@ -1,6 +1,6 @@
 //! Step 2: a coarse trace of the running kernel, and what the looking cost.
 
-use super::{AttentionTuner, Size, fatal, failed, output, provenance};
+use super::{AttentionTuner, Size, failed, fatal, output, provenance};
 use crate::recording::TRACE_FILE;
 use crate::{Backend, Origin, StepFailure, StepOutput};
 use kbt_evidence::{Figure, Step, Unit};
@@ -56,7 +56,10 @@ impl AttentionTuner<'_> {
                 };
                 samples[index].1.push(sample.time_us);
                 if level == Level::Off {
-                    known = Some((provenance(&launch, "kbt tune: trace levels in turn", sample.clock_mhz), sample.clock_mhz));
+                    known = Some((
+                        provenance(&launch, "kbt tune: trace levels in turn", sample.clock_mhz),
+                        sample.clock_mhz,
+                    ));
                 } else if level != Level::Coarse && out.exists() {
                     // Only its cost was wanted: a verdict from a detailed trace is refused anyway.
                     std::fs::remove_file(&out).map_err(fatal)?;
@@ -66,7 +69,12 @@ impl AttentionTuner<'_> {
         let Some((p, clock)) = known else { return Err(fatal("no run without a trace")) };
         let observer = ObserverReport::new(&samples, DEFAULT_LIMIT_PERCENT, p.clone()).map_err(fatal)?;
         let clean = clock.map(|mhz| CleanRun {
-            time: Figure::new("time of the kernel without a trace", observer.off_us, Unit::Microseconds, p.clone()),
+            time: Figure::new(
+                "time of the kernel without a trace",
+                observer.off_us,
+                Unit::Microseconds,
+                p.clone(),
+            ),
             sm_clock: Figure::new("SM clock", mhz, Unit::Megahertz, p.clone()),
             role: STEP_ROLE.to_owned(),
             steps_per_sm: Size::TUNING.steps_per_sm(self.sm_count()),

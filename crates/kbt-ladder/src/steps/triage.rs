@@ -1,8 +1,8 @@
 //! Step 0: the plain kernel's time against the ceilings of the device.
 
 use super::{AttentionTuner, Size, fatal, output};
-use crate::{Backend, Origin, StepFailure, StepOutput};
 use crate::recording::FACTS_FILE;
+use crate::{Backend, Origin, StepFailure, StepOutput};
 use kbt_evidence::Figure;
 use kbt_kernels::attention::PvMode;
 use kbt_roofline::{Ceilings, FactSheet, triage};
@@ -12,7 +12,8 @@ impl AttentionTuner<'_> {
         let facts = match self.backend {
             Backend::Live(_) if self.is_live() => {
                 let plain = self.plain();
-                let (time, _) = self.time(&plain, if self.quick { 3 } else { 5 }, "time of the plain kernel")?;
+                let (time, _) =
+                    self.time(&plain, if self.quick { 3 } else { 5 }, "time of the plain kernel")?;
                 self.facts(Some(time))
             }
             Backend::Recorded(recording) => match recording.file(self.mode.as_str(), FACTS_FILE) {

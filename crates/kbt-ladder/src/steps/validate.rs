@@ -49,7 +49,11 @@ impl AttentionTuner<'_> {
         let mut variants = vec![("plain".to_owned(), plain.clone(), ChangeClass::Reorder)];
         for &form in algebra::forms(self.mode) {
             if plain.get("KBT_QUANT_FORM") != Some(form) {
-                variants.push((form.to_owned(), plain.clone().with("KBT_QUANT_FORM", form), ChangeClass::Algebra));
+                variants.push((
+                    form.to_owned(),
+                    plain.clone().with("KBT_QUANT_FORM", form),
+                    ChangeClass::Algebra,
+                ));
             }
         }
         let registers = plain.clone().with("KBT_TOPOLOGY", "registers");
@@ -88,10 +92,12 @@ impl AttentionTuner<'_> {
             }
         };
         let reference = reference(&process.inputs(0), false)?;
-        let sides = Sides { reference: Some(&reference), baseline: Some(&saved), ..Sides::new(&saved, &variant) };
+        let sides =
+            Sides { reference: Some(&reference), baseline: Some(&saved), ..Sides::new(&saved, &variant) };
         let rules = Rules { class, ..Rules::default() };
         result.comparison = Some(compare(&sides, &rules, how.clone()).map_err(fatal)?);
-        result.knobs = setting.differs_from(plain).0.iter().map(|(k, v)| (k.clone(), v.to_string())).collect();
+        result.knobs =
+            setting.differs_from(plain).0.iter().map(|(k, v)| (k.clone(), v.to_string())).collect();
 
         for kind in ProbeKind::ALL {
             match self.probe(dir, kind, setting, &how)? {
@@ -118,8 +124,7 @@ impl AttentionTuner<'_> {
         how: &Provenance,
     ) -> Result<Result<kbt_validate::probe::ProbeResult, String>, StepFailure> {
         let [batch, heads, seqlen] = PROBE_SIZE;
-        let shape =
-            AttentionShape { batch, heads, heads_kv: heads, seq_q: seqlen, seq_k: seqlen, dim: 128 };
+        let shape = AttentionShape { batch, heads, heads_kv: heads, seq_q: seqlen, seq_k: seqlen, dim: 128 };
         let probe = match Probe::new(kind, shape, Dtype::Bf16, 1) {
             Ok(probe) => probe,
             Err(e) => return Ok(Err(format!("probe {kind}: {e}"))),
@@ -170,7 +175,12 @@ struct Processes {
 }
 
 impl Processes {
-    fn new(target: &Target, [batch, heads, seqlen]: [usize; 3], options: &[&str], dir: &Path) -> Result<Self, StepFailure> {
+    fn new(
+        target: &Target,
+        [batch, heads, seqlen]: [usize; 3],
+        options: &[&str],
+        dir: &Path,
+    ) -> Result<Self, StepFailure> {
         let mut target = target.clone();
         let sized = ["--batch", "--heads", "--seqlen"].iter().zip([batch, heads, seqlen]);
         for (flag, value) in sized {
@@ -203,9 +213,14 @@ impl Processes {
         };
         let launch = ProcessLauncher::new(&self.target).launch(&request);
         match &launch.status {
-            Status::Ok => TensorSet::read(&out, &ReadOptions::default()).map_err(|e| RunFailure::Output(e.to_string())),
+            Status::Ok => {
+                TensorSet::read(&out, &ReadOptions::default()).map_err(|e| RunFailure::Output(e.to_string()))
+            }
             Status::TimedOut { limit_s } => Err(RunFailure::TimedOut { limit_s: *limit_s as u64 }),
-            status => Err(RunFailure::Failed { status: status.to_string(), stderr: launch.stderr_tail.trim().to_owned() }),
+            status => Err(RunFailure::Failed {
+                status: status.to_string(),
+                stderr: launch.stderr_tail.trim().to_owned(),
+            }),
         }
     }
 }

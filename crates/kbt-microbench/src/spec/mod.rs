@@ -60,6 +60,9 @@ pub struct Entry {
     /// Reads or writes memory, so memory instructions in the window are the subject.
     #[serde(default)]
     pub memory: bool,
+    /// The file and line it is from, for messages.
+    #[serde(skip)]
+    pub place: String,
 }
 
 /// One chain form.
@@ -137,12 +140,15 @@ impl Spec {
 
     /// Reads a spec; `origin` names the file in errors.
     pub fn from_yaml(text: &str, origin: &str) -> Result<Self, SpecError> {
-        let spec: Self = serde_yaml::from_str(text).map_err(|e| SpecError {
+        let mut spec: Self = serde_yaml::from_str(text).map_err(|e| SpecError {
             origin: origin.to_owned(),
             line: e.location().map(|l| l.line()),
             message: e.to_string(),
         })?;
         spec.check(text, origin)?;
+        for (entry, line) in spec.instructions.iter_mut().zip(name_lines(text)) {
+            entry.place = format!("{origin}:{line}");
+        }
         Ok(spec)
     }
 
@@ -231,14 +237,21 @@ impl Entry {
     }
 }
 
-/// The line of the entry with this name, from 1.
-#[must_use]
-pub fn line_of(text: &str, name: &str) -> Option<usize> {
-    let is_name = |line: &str| {
-        let value = line.trim_start_matches(['-', ' ']).strip_prefix("name:")?.trim();
-        (value.trim_matches(['"', '\'']) == name).then_some(())
-    };
-    text.lines().position(|line| is_name(line).is_some()).map(|at| at + 1)
+/// The line of the first entry with this name, from 1.
+fn line_of(text: &str, name: &str) -> Option<usize> {
+    let named = |line: &usize| text.lines().nth(line - 1).and_then(name_on) == Some(name);
+    name_lines(text).find(named)
+}
+
+/// The lines, from 1, that name an entry, in order.
+fn name_lines(text: &str) -> impl Iterator<Item = usize> {
+    text.lines().enumerate().filter(|(_, line)| name_on(line).is_some()).map(|(at, _)| at + 1)
+}
+
+/// The name that a line gives an entry.
+fn name_on(line: &str) -> Option<&str> {
+    let value = line.trim_start_matches(['-', ' ', '{']).strip_prefix("name:")?;
+    Some(value.split([',', '#']).next()?.trim().trim_matches(['"', '\'']))
 }
 
 #[cfg(test)]
@@ -264,8 +277,9 @@ instructions:
     }
 
     #[test]
-    fn an_entry_has_defaults_and_knows_its_targets() {
+    fn an_entry_has_defaults_and_knows_its_targets_and_its_place() {
         let spec = Spec::from_yaml(GOOD, "mine.yaml").unwrap();
+        assert_eq!(spec.instructions[0].place, "mine.yaml:3");
         let entry = &spec.instructions[0];
         assert_eq!(
             (entry.results, entry.chains["feedback"].unroll, entry.chains["feedback"].ops),

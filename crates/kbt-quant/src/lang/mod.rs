@@ -7,6 +7,7 @@ mod builtin;
 pub mod eval;
 mod parse;
 mod print;
+mod token;
 
 pub use builtin::{BUILTIN, builtin};
 pub use parse::ParseError;

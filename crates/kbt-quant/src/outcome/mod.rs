@@ -2,6 +2,7 @@
 
 mod algebra;
 mod rewrite;
+mod verdict;
 
 pub use algebra::{AlgebraOutcome, Form, MeasuredVariant, Mode, UnknownMode};
 pub use rewrite::{BoundOutcome, CandidateOutcome, GraphOutcome, PricedOutcome, RefusedRule, RewriteOutcome};

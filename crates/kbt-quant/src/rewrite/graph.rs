@@ -34,7 +34,8 @@ const GROUPS: usize = 3;
 pub(super) fn saturate(program: &Program, limits: &Limits) -> Result<Saturated, SearchError> {
     let extent = Extent::new(program.layout, GROUPS);
     let mut rng = Rng::new(0x6b62_7421);
-    let samples = [Mask::None, Mask::Some]
+    // Several of each kind: a constant has one value a sample, and both its signs should occur.
+    let samples = [Mask::None, Mask::Some, Mask::None, Mask::Some, Mask::None, Mask::None]
         .into_iter()
         .map(|mask| {
             sample::inputs(program, extent, Size::Usual, mask, &mut rng).ok_or(SearchError::Assumptions)

@@ -16,8 +16,6 @@ pub(super) enum Need {
     Finite,
     /// At least the least normal f32, and finite.
     Positive,
-    /// Greater than zero in all cases where it matters for an order: at least the least normal f32 and finite.
-    Increasing,
     /// Its reciprocal neither overflows nor is flushed: in [2^-126, 2^126], either sign.
     Invertible,
     /// Its exp2 neither overflows nor is flushed.
@@ -46,7 +44,7 @@ impl Need {
         let i = data.interval;
         match self {
             Self::Finite => i.is_finite(),
-            Self::Positive | Self::Increasing => i.is_finite() && i.lo >= TINY,
+            Self::Positive => i.is_finite() && i.lo >= TINY,
             Self::Invertible => {
                 let inverse = 1.0 / TINY;
                 !i.nan && ((i.lo >= TINY && i.hi <= inverse) || (i.hi <= -TINY && i.lo >= -inverse))
@@ -65,7 +63,7 @@ impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Finite => f.write_str("must be finite"),
-            Self::Positive | Self::Increasing => f.write_str("must be positive and finite"),
+            Self::Positive => f.write_str("must be positive and finite"),
             Self::Invertible => f.write_str("must lie in [2^-126, 2^126], so that its reciprocal exists"),
             Self::ExpInRange => {
                 f.write_str("must lie in [-126, 128), so that its exp2 neither overflows nor is flushed")
@@ -112,9 +110,7 @@ const fn inverse(
     Rule { name, from, to, of, needs, says }
 }
 
-use Need::{
-    AtMost, BelowInfinity, Exactly, ExpInRange, Finite, Increasing, Invertible, Number, Positive, RarerThanA,
-};
+use Need::{AtMost, BelowInfinity, Exactly, ExpInRange, Finite, Invertible, Number, Positive, RarerThanA};
 use Shape::{Elem, Group, Row};
 
 /// Every rule.
@@ -201,7 +197,7 @@ pub(super) const RULES: &[Rule] = &[
         "group-max-mul",
         "(group_max (mul ?a ?b))",
         "(mul (group_max ?a) ?b)",
-        &[("?b", AtMost(Group)), ("?a", Exactly(Elem)), ("?b", Increasing)],
+        &[("?b", AtMost(Group)), ("?a", Exactly(Elem)), ("?b", Positive)],
         "a positive factor keeps the order",
     ),
     rule(
@@ -212,7 +208,7 @@ pub(super) const RULES: &[Rule] = &[
             ("?b", AtMost(Group)),
             ("?c", AtMost(Group)),
             ("?a", Exactly(Elem)),
-            ("?b", Increasing),
+            ("?b", Positive),
             ("?c", Finite),
         ],
         "a positive factor keeps the order, adding the same moves the maximum",

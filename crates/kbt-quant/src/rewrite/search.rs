@@ -130,12 +130,15 @@ pub fn search(program: &Program, model: &CostModel<'_>, limits: &Limits) -> Resu
             reached: false,
         },
     };
+    let mut programs = vec![program];
+    programs.extend(candidates.first().map(|c| &c.priced.program));
+    let refused = refusals(&graph, &programs);
     Ok(Search {
         baseline,
         candidates,
         rejected,
         lower_bound,
-        refused: refusals(&graph, program),
+        refused,
         terms: graph.egraph.total_number_of_nodes(),
         classes: graph.egraph.number_of_classes(),
         iterations: graph.iterations,
@@ -277,7 +280,7 @@ fn join(words: &BTreeSet<&str>) -> String {
     words.iter().copied().collect::<Vec<_>>().join(", ")
 }
 
-fn refusals(graph: &Saturated, program: &Program) -> Vec<Refusal> {
+fn refusals(graph: &Saturated, programs: &[&Program]) -> Vec<Refusal> {
     let analysis = &graph.egraph.analysis;
     let canonical = |used: &Use| Use { subject: graph.egraph.find(used.subject), ..*used };
     let granted: BTreeSet<Use> = analysis.granted.iter().map(canonical).collect();
@@ -285,7 +288,7 @@ fn refusals(graph: &Saturated, program: &Program) -> Vec<Refusal> {
     let mut out: BTreeSet<Refusal> = BTreeSet::new();
     for used in refused.difference(&granted) {
         let rule = &RULES[used.rule];
-        let Some(text) = describe(graph, &[program], used.subject) else { continue };
+        let Some(text) = describe(graph, programs, used.subject) else { continue };
         let interval = graph.egraph[used.subject].data.interval;
         out.insert(Refusal {
             rule: rule.name.to_owned(),

@@ -31,7 +31,7 @@ fn picture(
     bottom: i32,
 ) -> Result<(), DrawError> {
     let left = (bars.iter().map(|b| text_width(&b.label, 13)).max().unwrap_or(0) + 20).clamp(80, 240);
-    let right = i32::try_from(WIDTH).unwrap_or(960) - 80;
+    let right = i32::try_from(WIDTH).unwrap_or(900) - 80;
     let most = bars.iter().flat_map(|b| [b.before, b.after]).fold(0.0, f64::max);
     let x = Scale { from: (0.0, if most > 0.0 { most * 1.02 } else { 1.0 }), to: (left, right) };
     for tick in x.ticks(7) {

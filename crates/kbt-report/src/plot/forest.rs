@@ -35,7 +35,7 @@ pub(crate) fn forest(entries: &[Entry]) -> Result<String, ReportError> {
 fn picture(root: &Canvas<'_>, entries: &[Entry], bottom: i32) -> Result<(), DrawError> {
     let widest = entries.iter().map(|e| text_width(&e.label, 13)).max().unwrap_or(0);
     let left = (widest + 20).clamp(120, 380);
-    let right = i32::try_from(WIDTH).unwrap_or(960) - 96;
+    let right = i32::try_from(WIDTH).unwrap_or(900) - 96;
     let values = entries.iter().flat_map(|e| {
         let (value, interval) = e.ratio.unzip();
         let (low, high) = interval.flatten().unzip();

@@ -46,7 +46,7 @@ pub(crate) const HATCH: RGBColor = RGBColor(0xe6, 0x9f, 0x01);
 const HATCH_ID: &str = "kbt-hatch";
 
 /// Width of every plot, in its own pixels.
-pub(crate) const WIDTH: u32 = 960;
+pub(crate) const WIDTH: u32 = 900;
 
 /// Draws a plot and gives its SVG with the colours as they stand here.
 fn draw(
@@ -125,7 +125,7 @@ pub(crate) fn label(size: u32, ink: RGBColor, at: HPos) -> TextStyle<'static> {
 
 /// About how wide a text is, in pixels: labels are kept apart by it.
 pub(crate) fn text_width(t: &str, size: u32) -> i32 {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "labels are short")]
+    #[expect(clippy::cast_possible_truncation, reason = "labels are short")]
     let width = (t.chars().count() as f64 * f64::from(size) * 0.56) as i32;
     width
 }
@@ -190,16 +190,13 @@ mod tests {
     #[test]
     fn a_plot_on_the_page_has_no_fixed_colour_and_one_alone_has_a_ground() {
         let svg = draw("test", 100, |root| {
-            root.draw(&plotters::prelude::Rectangle::new(
-                [(1, 1), (9, 9)],
-                plotters::style::Color::filled(&HATCH),
-            ))?;
+            root.draw(&plotters::prelude::Rectangle::new([(1, 1), (9, 9)], Color::filled(&HATCH)))?;
             root.draw_text("a < b", &label(13, INK, HPos::Left), (5, 5))
         })
         .unwrap();
         let page = inline(&svg, "a \"label\"");
         assert!(
-            page.starts_with("<svg role=\"img\" aria-label=\"a &quot;label&quot;\" viewBox=\"0 0 960 100\">"),
+            page.starts_with("<svg role=\"img\" aria-label=\"a &quot;label&quot;\" viewBox=\"0 0 900 100\">"),
             "{page}"
         );
         assert!(

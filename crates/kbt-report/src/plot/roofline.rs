@@ -14,10 +14,10 @@ use plotters::style::text_anchor::HPos;
 
 /// The plotting area, left to right and top to bottom.
 const LEFT: i32 = 84;
-const RIGHT: i32 = 604;
+const RIGHT: i32 = 566;
 const TOP: i32 = 16;
 /// Where the legend begins.
-const LEGEND: i32 = 630;
+const LEGEND: i32 = 588;
 const ROW: i32 = 42;
 
 struct Axes {
@@ -46,7 +46,7 @@ fn picture(root: &Canvas<'_>, plot: &RooflinePlot, bottom: i32) -> Result<(), Dr
     let fastest = plot.roofs.iter().filter_map(|r| r.bytes_per_s).fold(0.0, f64::max);
     let highest = plot.roofs.iter().filter_map(|r| r.flop_per_s).fold(0.0, f64::max);
     let (mut slopes, mut flats) = (0, 0);
-    let mut tags: Vec<((i32, i32), String, RGBColor)> = Vec::new();
+    let mut tags: Vec<((i32, i32), String, RGBColor, bool)> = Vec::new();
     let mut y = TOP + 12;
     for (index, roof) in plot.roofs.iter().enumerate() {
         let ink = if roof.bytes_per_s.is_some() {
@@ -59,12 +59,8 @@ fn picture(root: &Canvas<'_>, plot: &RooflinePlot, bottom: i32) -> Result<(), Dr
         let letter = char::from(b'a' + u8::try_from(index % 26).unwrap_or(0)).to_string();
         if let Some((from, to)) = ends(roof, &axes, fastest, highest) {
             stroke(root, vec![from, to], ink, roof.provenance.kind.is_measurement())?;
-            tag(
-                root,
-                place_of_tag(from, to, if roof.bytes_per_s.is_some() { slopes } else { flats }),
-                &letter,
-                ink,
-            )?;
+            let nth = if roof.bytes_per_s.is_some() { slopes } else { flats };
+            tags.push((place_of_tag(from, to, nth), letter.clone(), ink, roof.bytes_per_s.is_none()));
         }
         stroke(root, vec![(LEGEND, y), (LEGEND + 26, y)], ink, roof.provenance.kind.is_measurement())?;
         let rate = roof.bytes_per_s.map_or_else(
@@ -79,7 +75,16 @@ fn picture(root: &Canvas<'_>, plot: &RooflinePlot, bottom: i32) -> Result<(), Dr
         )?;
     }
     // After all lines, since roofs of one height lie over each other.
-    for (at, letter, ink) in tags {
+    let points: Vec<(i32, i32)> =
+        plot.points.iter().map(|p| axes.at(p.flop_per_byte, p.flop_per_s)).collect();
+    let mut taken = points;
+    for (mut at, letter, ink, flat) in tags {
+        // Not over a kernel or another tag; a flat roof has room to its left.
+        let near = |at: (i32, i32)| taken.iter().any(|p| (p.0 - at.0).abs() < 24 && (p.1 - at.1).abs() < 26);
+        while flat && near(at) && at.0 > LEFT + 40 {
+            at.0 -= 4;
+        }
+        taken.push(at);
         tag(root, at, &letter, ink)?;
     }
     for (index, point) in plot.points.iter().enumerate() {
@@ -210,7 +215,7 @@ fn tag(root: &Canvas<'_>, at: (i32, i32), letter: &str, ink: RGBColor) -> Result
 
 /// A line of the legend: the name, in two lines where it is long, and what goes with it. Gives the next line's place.
 fn entry(root: &Canvas<'_>, y: i32, name: &str, what: &str) -> Result<i32, DrawError> {
-    let room = i32::try_from(super::WIDTH).unwrap_or(960) - LEGEND - 38;
+    let room = i32::try_from(super::WIDTH).unwrap_or(900) - LEGEND - 38;
     let mut lines = vec![String::new()];
     for word in name.split(' ') {
         match lines.last_mut() {

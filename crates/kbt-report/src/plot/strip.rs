@@ -18,7 +18,7 @@ pub(crate) fn strip(rows: &[(&str, &Interleave)]) -> Result<String, ReportError>
 
 fn picture(root: &Canvas<'_>, rows: &[(&str, &Interleave)]) -> Result<(), DrawError> {
     let left = (rows.iter().map(|r| text_width(r.0, 13)).max().unwrap_or(0) + 20).clamp(100, 300);
-    let right = i32::try_from(WIDTH).unwrap_or(960) - 8;
+    let right = i32::try_from(WIDTH).unwrap_or(900) - 8;
     if let Some((_, first)) = rows.first() {
         let text = label(12, MUTED, HPos::Left);
         root.draw(&Rectangle::new([(left, 6), (left + 20, 20)], BLUE.filled()))?;

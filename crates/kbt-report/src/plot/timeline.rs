@@ -26,7 +26,7 @@ pub(crate) fn timeline(timeline: &Timeline) -> Result<String, ReportError> {
 fn picture(root: &Canvas<'_>, t: &Timeline, bottom: i32) -> Result<(), DrawError> {
     let widest = t.rows.iter().map(|r| text_width(&r.role, 14)).max().unwrap_or(0);
     let left = (widest + 20).clamp(80, 220);
-    let right = i32::try_from(WIDTH).unwrap_or(960) - 16;
+    let right = i32::try_from(WIDTH).unwrap_or(900) - 16;
     let x = Scale { from: (0.0, t.length_cycles.max(1.0)), to: (left, right) };
     legend(root, left)?;
     for tick in x.ticks(8) {

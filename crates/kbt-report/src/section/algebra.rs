@@ -26,8 +26,10 @@ pub(super) fn blocks(sources: &Sources, o: &AlgebraOutcome) -> Result<Vec<Block>
 }
 
 fn measured(sources: &Sources, o: &AlgebraOutcome) -> Table {
-    let mut table =
-        Table::new("The forms, timed in the kernel", &["Form", "#Time of a launch", "#Speed of the first"]);
+    let mut table = Table::new(
+        "The forms, timed in the kernel",
+        &["Form", "#Time of a launch", "#Times as fast as the first"],
+    );
     let best = o.measured.iter().map(|m| m.us).fold(f64::INFINITY, f64::min);
     for m in &o.measured {
         let spread = format!("{} to {}, {}", number::time(m.low_us), number::time(m.high_us), m.spread);

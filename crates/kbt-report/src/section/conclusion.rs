@@ -5,7 +5,8 @@ use crate::doc::{
     Block, Inline, Line, Mark, Row, Section, Source, Sources, Table, code, line, prose, strong, text,
 };
 use crate::number;
-use crate::run::{Origin, Run, Summary};
+use crate::record::{Origin, Summary};
+use crate::run::Run;
 use kbt_evidence::{Known, Standing, Verdict};
 use kbt_validate::outcome::VariantStanding;
 

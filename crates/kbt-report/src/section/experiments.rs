@@ -2,6 +2,7 @@
 
 use super::sentence;
 use crate::doc::{Block, Line, Row, Sources, Table, line, prose, strong};
+use kbt_evidence::Figure;
 use kbt_roofline::TriageOutcome;
 use kbt_roofline::outcome::Experiment;
 
@@ -43,24 +44,12 @@ pub(super) fn blocks(sources: &Sources, o: &TriageOutcome) -> Vec<Block> {
 }
 
 fn experiment(sources: &Sources, number: usize, e: &Experiment) -> Vec<Block> {
+    // The sentences have the numbers; the badges say how they are known.
+    let with = |t: &str, f: &Figure| line![prose(&sentence(t)), " ", sources.badge(&f.provenance)];
     let mut inner = vec![Block::Terms(vec![
         (line!["Changes"], vec![prose(&sentence(&e.factor))]),
-        (
-            line!["Predicts"],
-            vec![line![
-                prose(&sentence(&e.prediction)),
-                format!(" {}: ", e.predicted.name),
-                sources.figure(&e.predicted)
-            ]],
-        ),
-        (
-            line!["Falsified by"],
-            vec![line![
-                prose(&sentence(&e.falsified_by)),
-                format!(" {}: ", e.falsified_at.name),
-                sources.figure(&e.falsified_at)
-            ]],
-        ),
+        (line!["Predicts"], vec![with(&e.prediction, &e.predicted)]),
+        (line!["Falsified by"], vec![with(&e.falsified_by, &e.falsified_at)]),
         (line!["Stop"], vec![prose(&sentence(&e.stop_rule))]),
     ])];
     inner.extend(e.command.clone().map(Block::Command));

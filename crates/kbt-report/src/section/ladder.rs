@@ -4,7 +4,8 @@ use super::names;
 use crate::doc::{
     Block, Inline, Line, Row, Section, Source, Sources, Table, cell, line, prose, strong, text,
 };
-use crate::run::{Conflict, Run};
+use crate::record::Conflict;
+use crate::run::Run;
 use kbt_evidence::Unit;
 
 pub(super) fn section(sources: &Sources, run: &Run) -> Section {
@@ -23,7 +24,8 @@ pub(super) fn section(sources: &Sources, run: &Run) -> Section {
             .kinds
             .iter()
             .rev()
-            .flat_map(|known| [Inline::Badge(Source { known: *known, id: None }), text(" ")])
+            .flat_map(|known| [text(" "), Inline::Badge(Source { known: *known, id: None })])
+            .skip(1)
             .collect();
         table.row(Row::new(vec![
             name,

@@ -15,7 +15,8 @@ mod validate;
 
 use crate::ReportError;
 use crate::doc::{Block, Document, Inline, Line, Mark, Section, Source, Sources, line, prose, strong, text};
-use crate::run::{Done, Origin, Run, Slot};
+use crate::record::Origin;
+use crate::run::{Done, Run, Slot};
 use kbt_evidence::{Direction, Evidence, Figure, Known, Provenance, Step, Unit, Verdict};
 
 /// The whole report of a run.
@@ -105,7 +106,7 @@ fn headline(t: &str) -> Line {
 fn kinds(kinds: &[Known]) -> Line {
     let mut line = Line::new();
     if !kinds.is_empty() {
-        line.push(text(". Its numbers: "));
+        line.push(text(". Its numbers:"));
     }
     for known in kinds.iter().rev() {
         line.push(text(" "));

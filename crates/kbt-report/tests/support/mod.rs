@@ -1,7 +1,8 @@
 //! A made-up run directory, from the step crates' own types. Its numbers are invented for the test and say so.
-#![allow(dead_code, reason = "each test takes what it needs")]
 
 pub(crate) mod outcomes;
+mod trace;
+mod variants;
 
 use kbt_evidence::{Evidence, Figure, FixClass, Known, Provenance, Standing, Step, Unit, Verdict};
 use serde_json::{Value, json};

@@ -64,9 +64,9 @@ impl Graph {
             }
         }
         // Only an innermost loop can be a wait or a replay.
-        for l in 0..loops.len() {
-            if loops[l].blocks.iter().all(|b| owner[*b] == Some(l)) {
-                loops[l].kind = kind(function, &loops[l].body);
+        for (n, l) in loops.iter_mut().enumerate() {
+            if l.blocks.iter().all(|b| owner[*b] == Some(n)) {
+                l.kind = kind(function, &l.body);
             }
         }
         loops
@@ -137,7 +137,6 @@ fn kind(function: &Function, body: &Interval) -> LoopKind {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::Unit;
 
     /// Loop names with their first instruction, over a listing whose lines are 16 bytes apart.

@@ -2,8 +2,9 @@
 //!
 //! - reorder: every bit the same.
 //! - algebra: every bit the same, or: NaN and infinity where the reference has them; relative RMS and mean error
-//!   within the factor of the baseline's, or both at the rounding of the tensor's own type; the largest error within what the baseline itself reaches over its
-//!   seeds, where such are given; and codes of an 8- or 4-bit format equal or explained as ties.
+//!   within the factor of the baseline's, or both at the rounding of the tensor's own type (f32 and f64 only);
+//!   the largest error within what the baseline itself reaches over its seeds, where such are given; and codes
+//!   of an 8- or 4-bit format equal or explained as ties.
 
 use super::{ChangeClass, CompareError, ErrorStats, Rules, TensorComparison};
 use kbt_tensor::Dtype;
@@ -46,7 +47,10 @@ pub(crate) fn judge(
     }
     let rounding = rounding(tensor.dtype);
     if [variant, baseline].iter().all(|e| e.relative_rms_error.is_some_and(|e| e <= rounding)) {
-        notes.push(format!("`{name}`: both errors are at the rounding of {} (below {rounding:.1e})", tensor.dtype));
+        notes.push(format!(
+            "`{name}`: both errors are at the rounding of {} (below {rounding:.1e})",
+            tensor.dtype
+        ));
     } else {
         accuracy(name, variant, baseline, rules.factor, violations);
     }

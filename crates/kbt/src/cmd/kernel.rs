@@ -3,7 +3,9 @@
 
 use crate::output::{Failure, Outcome};
 use kbt_gpu::{Gpu, GpuError};
-use kbt_kernels::attention::{AttentionError, Inputs, KnobError, Knobs, Prepared, Shape, TraceLevel, trace_names};
+use kbt_kernels::attention::{
+    AttentionError, Inputs, KnobError, Knobs, Prepared, Shape, TraceLevel, trace_names,
+};
 use kbt_kernels::cache::{BuildError, Built, Cache};
 use kbt_toolchain::Toolchain;
 use std::env;
@@ -87,7 +89,10 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 fn positive(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|x: &f64| x.is_finite() && *x > 0.0).ok_or_else(|| "expected a positive number".to_owned())
+    text.parse()
+        .ok()
+        .filter(|x: &f64| x.is_finite() && *x > 0.0)
+        .ok_or_else(|| "expected a positive number".to_owned())
 }
 
 fn variable(name: &str) -> Option<String> {
@@ -107,7 +112,9 @@ fn attention(args: &Attention) -> Outcome {
     })?;
     let set = match variable("KBT_INPUT_SET") {
         None => 0,
-        Some(n) => n.parse().map_err(|_| Failure::input(format!("KBT_INPUT_SET is `{n}`; accepted: 0, 1, …")))?,
+        Some(n) => {
+            n.parse().map_err(|_| Failure::input(format!("KBT_INPUT_SET is `{n}`; accepted: 0, 1, …")))?
+        }
     };
     let gpu = Gpu::open(args.gpu).map_err(absent_is_refusal)?;
     if gpu.info().compute_capability != (9, 0) {
@@ -123,10 +130,11 @@ fn attention(args: &Attention) -> Outcome {
         None => Inputs::seeded(&shape, set)?,
     };
     let scale = args.scale.unwrap_or_else(|| (Shape::HEAD_DIM as f64).sqrt().recip());
-    let mut kernel = Prepared::new(&gpu, &built.cubin, &knobs, shape, scale, &inputs).map_err(|e| match e {
-        AttentionError::Gpu(e) => absent_is_refusal(e),
-        e => e.into(),
-    })?;
+    let mut kernel =
+        Prepared::new(&gpu, &built.cubin, &knobs, shape, scale, &inputs).map_err(|e| match e {
+            AttentionError::Gpu(e) => absent_is_refusal(e),
+            e => e.into(),
+        })?;
     if let Some(dump) = folder("KBT_DUMP") {
         write(&dump.join("attention.cubin"), &built.cubin)?;
         write(&dump.join("attention.ptx"), &built.ptx)?;

@@ -142,6 +142,11 @@ impl Selected {
         let only = Filter::new(args.only.as_deref()).map_err(|e| Failure::input(format!("--only: {e}")))?;
         Ok(Self { spec, only })
     }
+
+    /// A pattern that matches nothing is a mistake, not an empty profile.
+    fn found(&self, any: bool) -> Result<(), Failure> {
+        if any { Ok(()) } else { Err(Failure::input("nothing in the spec matches --only for this target")) }
+    }
 }
 
 /// The compiler tools; without them nothing can be verified, so nothing is measured.
@@ -160,16 +165,19 @@ fn verify(args: &RunArgs) -> Outcome {
     let selected = Selected::from_args(&args.spec)?;
     let tools = tools()?;
     let ptxas = tools.version(Tool::Ptxas).map_err(tool_failure)?;
-    let prepared =
-        prepare(&selected.spec, args.arch, &tools, &CHAINS, &|n| selected.only.accepts(n))
-            .map_err(tool_failure)?;
+    let prepared = prepare(&selected.spec, args.arch, &tools, &CHAINS, &|n| selected.only.accepts(n))
+        .map_err(tool_failure)?;
+    selected.found(!prepared.is_empty())?;
     print(args.spec.format, &Verification::of(&prepared, args.arch, &ptxas), Verification::render_text)
 }
 
 fn measure(args: RunArgs) -> Outcome {
     let selected = Selected::from_args(&args.spec)?;
     let DeviceChoice::Live(ordinal) = args.device else {
-        return Err(Failure::input(format!("--device {}: rates are measured on live or live:N", args.device)));
+        return Err(Failure::input(format!(
+            "--device {}: rates are measured on live or live:N",
+            args.device
+        )));
     };
     let Some(out) = args.out else { return Err(Failure::input("--out is needed")) };
     let stem = out.file_stem().map_or_else(|| "profile".to_owned(), |s| s.to_string_lossy().into_owned());
@@ -190,9 +198,12 @@ fn measure(args: RunArgs) -> Outcome {
         RunError::Tool(e) => tool_failure(e),
         other => other.into(),
     })?;
-    write_profile(&out, &result.profile)?;
+    progress("");
+    let profile = &result.profile;
+    selected.found(!(profile.rates.is_empty() && profile.mixes.is_empty() && profile.ceilings.is_empty()))?;
+    write_profile(&out, profile)?;
     match args.spec.format {
-        Format::Json => print(Format::Json, &Table::of(&result.profile), |_| String::new()),
+        Format::Json => print(Format::Json, &Table::of(profile), |_| String::new()),
         Format::Text => emit(&render_run(&result)),
     }
 }
@@ -229,6 +240,7 @@ fn mine_profile(args: &MineArgs) -> Outcome {
     let selected = Selected::from_args(&args.spec)?;
     let (profile, _) =
         mine(&selected.spec, args.arch, &tools()?, &|n| selected.only.accepts(n)).map_err(tool_failure)?;
+    selected.found(!profile.rates.is_empty())?;
     write_profile(&args.out, &profile)?;
     if args.out.as_os_str() == "-" {
         return Ok(ExitCode::SUCCESS);

@@ -21,11 +21,15 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     /// Convert f32 values to codes, to the bit.
-    #[command(after_help = "Example:\n  printf '3f800000\\n7fc00000\\n' | kbt quant quantize --to e4m3 --hex")]
+    #[command(
+        after_help = "Example:\n  printf '3f800000\\n7fc00000\\n' | kbt quant quantize --to e4m3 --hex"
+    )]
     Quantize(Quantize),
     /// Search for cheaper programs that compute the same.
-    #[command(after_help = "Examples:\n  kbt quant rewrite softmax-nvfp4-linear --device recorded:h200-sxm --format \
-                            json\n  kbt quant rewrite --list")]
+    #[command(
+        after_help = "Examples:\n  kbt quant rewrite softmax-nvfp4-linear --device recorded:h200-sxm --format \
+                            json\n  kbt quant rewrite --list"
+    )]
     Rewrite(Rewrite),
     /// Check a described scheme: offset budget, lost codes and groups, free improvements. Exit 1 if it does not fit.
     #[command(after_help = "Example:\n  printf 'schema: kbt.scheme/1\\nname: mine\\nelement: e2m1\\nscale: \
@@ -47,7 +51,7 @@ struct Quantize {
     /// flashinfer (mx).
     #[arg(long, requires = "block")]
     scale_rule: Option<ScaleRule>,
-    /// The greatest magnitude of the whole tensor, for rules that scale it; else that of the input.
+    /// The greatest magnitude of the whole tensor, for rules that scale it; else that of the input. 0 for no such scale.
     #[arg(long, requires = "block")]
     tensor_amax: Option<f32>,
     /// Input lines are f32 bit patterns in hex; else decimal numbers.
@@ -129,7 +133,11 @@ fn quantize(args: &Quantize) -> Outcome {
     let (name, digits, each) = if let (Some(block), Some(rule)) = (args.block, args.scale_rule) {
         let each = block.elements();
         if xs.len() % each != 0 {
-            let text = format!("{}: {} values are no whole number of {each}-element blocks", args.input.display(), xs.len());
+            let text = format!(
+                "{}: {} values are no whole number of {each}-element blocks",
+                args.input.display(),
+                xs.len()
+            );
             return Err(Failure::input(text));
         }
         let greatest = || xs.iter().filter(|x| x.is_finite()).fold(0.0f32, |m, x| m.max(x.abs()));
@@ -203,11 +211,15 @@ fn rewrite(args: &Rewrite) -> Outcome {
     let text = match builtin(name) {
         Some(text) => text.to_owned(),
         None if name == "-" || Path::new(name).is_file() => {
-            String::from_utf8(read_input(Path::new(name))?).map_err(|_| Failure::input(format!("{name}: not text")))?
+            String::from_utf8(read_input(Path::new(name))?)
+                .map_err(|_| Failure::input(format!("{name}: not text")))?
         }
         None => {
             let names: Vec<&str> = BUILTIN.iter().map(|(name, _)| *name).collect();
-            return Err(Failure::input(format!("`{name}` is no file and no built-in program: {}", names.join(", "))));
+            return Err(Failure::input(format!(
+                "`{name}` is no file and no built-in program: {}",
+                names.join(", ")
+            )));
         }
     };
     let program: Program = text.parse().map_err(|e| Failure::input(format!("{name}:{e}")))?;
@@ -234,7 +246,8 @@ fn profile(choice: &DeviceChoice) -> Result<DeviceProfile, Failure> {
     };
     match choice {
         DeviceChoice::Auto => {
-            let recorded = embedded_profiles().filter_map(|n| embedded_profile(n)?.ok()).filter(|p| p.device.is_some());
+            let recorded =
+                embedded_profiles().filter_map(|n| embedded_profile(n)?.ok()).filter(|p| p.device.is_some());
             recorded.last().ok_or_else(|| {
                 Failure::Refused(
                     "no recorded device is embedded; `kbt microbench run --out PROFILE.yaml` makes a profile, and \
@@ -260,8 +273,8 @@ fn profile(choice: &DeviceChoice) -> Result<DeviceProfile, Failure> {
 
 fn check(args: &Check) -> Outcome {
     let origin = args.scheme.display().to_string();
-    let text =
-        String::from_utf8(read_input(&args.scheme)?).map_err(|_| Failure::input(format!("{origin}: not text")))?;
+    let text = String::from_utf8(read_input(&args.scheme)?)
+        .map_err(|_| Failure::input(format!("{origin}: not text")))?;
     let outcome = Scheme::from_yaml(&text, &origin)?.check();
     print(args.format, &outcome, kbt_quant::check::CheckOutcome::render_text)?;
     if outcome.budget.fits { Ok(std::process::ExitCode::SUCCESS) } else { Err(Failure::Gate) }

@@ -14,7 +14,9 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     /// Import finished runs that were measured live, one a pv mode or target.
-    #[command(after_help = "Example:\n  kbt record import runs/bf16 runs/fp8 runs/fp4 --into fixtures/recordings/h200-sxm")]
+    #[command(
+        after_help = "Example:\n  kbt record import runs/bf16 runs/fp8 runs/fp4 --into fixtures/recordings/h200-sxm"
+    )]
     Import {
         /// Run directories.
         #[arg(required = true)]
@@ -28,7 +30,9 @@ enum Command {
 pub(crate) fn run(args: Args) -> Outcome {
     let Command::Import { runs, into } = args.command;
     let name = into.file_name().map(|n| n.to_string_lossy().into_owned());
-    let name = name.ok_or_else(|| Failure::input(format!("--into {}: has no last part to name it by", into.display())))?;
+    let name = name.ok_or_else(|| {
+        Failure::input(format!("--into {}: has no last part to name it by", into.display()))
+    })?;
     for run in &runs {
         let meta: RecordingMeta = recording::describe(run, &name)?;
         for path in recording::import(run, &into, &meta)? {
