@@ -195,8 +195,9 @@ impl Sources {
         let mut line = Line::new();
         for figure in figures {
             let gap = if line.is_empty() { "" } else { "; " };
-            line.push(text(format!("{gap}{} ", figure.name)));
-            line.push(self.figure(figure));
+            line.push(text(gap));
+            line.extend(prose(&figure.name));
+            line.extend([text(" "), self.figure(figure)]);
         }
         line
     }

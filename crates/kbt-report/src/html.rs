@@ -122,7 +122,7 @@ const fn class(holds: Holds) -> Option<&'static str> {
 
 fn row(t: &Table, r: &Row, known: bool) -> Markup {
     html! {
-        tr.marked[r.marked] {
+        tr class=[r.marked.then_some("marked")] {
             @for (c, cell) in t.columns.iter().zip(&r.cells) { td class=[class(c.holds)] { (line(cell)) } }
             @if known { td.known { @for s in &r.known { (badge(*s)) " " } } }
         }

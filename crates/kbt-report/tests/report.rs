@@ -163,7 +163,7 @@ fn what_the_journal_sent_back_does_not_count() {
 }
 
 fn damage(result: Result<(String, String), ReportError>, file: &str, field: &str, message: &str) {
-    let error = result.unwrap_err();
+    let Err(error) = result else { panic!("{file}: no error") };
     let ReportError::Damaged { path, field: found, .. } = &error else { panic!("{error}") };
     assert!(path.ends_with(file), "{error}");
     assert_eq!(found, field, "{error}");

@@ -1,5 +1,6 @@
 //! How each number is known, and the commands that give it again.
 
+use super::plural;
 use crate::doc::{Block, Inline, Line, Section, Source, Sources, code, line};
 use crate::run::Run;
 use kbt_evidence::{Known, Provenance};
@@ -12,7 +13,8 @@ pub(super) fn section(sources: &Sources, run: &Run) -> Section {
     for known in Known::ALL.into_iter().rev() {
         let of: Vec<_> = all.iter().filter(|(_, p)| p.kind == known).cloned().collect();
         if !of.is_empty() {
-            let title = line![Inline::Badge(Source { known, id: None }), format!(" {} sources", of.len())];
+            let title =
+                line![Inline::Badge(Source { known, id: None }), format!(" {}", plural(of.len(), "source"))];
             blocks.push(Block::Fold { title, blocks: vec![Block::Sources(of)] });
         }
     }

@@ -10,6 +10,7 @@ use kbt_evidence::Provenance;
 #[derive(Debug)]
 pub struct ScheduleBuilder<'p> {
     outcome: ScheduleOutcome,
+    region: Option<String>,
     functions: Vec<(Function, Provenance)>,
     units: [Unit; 2],
     profile: Option<&'p DeviceProfile>,
@@ -63,13 +64,13 @@ impl<'p> ScheduleBuilder<'p> {
         let outcome = ScheduleOutcome {
             schema: SCHEMA.to_owned(),
             subject: subject.into(),
-            region: region.unwrap_or_default(),
+            region: region.clone().unwrap_or_default(),
             variants: Vec::new(),
             comparisons: Vec::new(),
             problems: Vec::new(),
             caveat: CAVEAT.to_owned(),
         };
-        Self { outcome, functions: Vec::new(), units, profile, warps_per_scheduler }
+        Self { outcome, region, functions: Vec::new(), units, profile, warps_per_scheduler }
     }
 
     /// Adds a variant.
@@ -77,18 +78,24 @@ impl<'p> ScheduleBuilder<'p> {
         let function = find(&input)?;
         let [a, b] = &self.units;
         let analysis = Analysis::new(function, a, b);
+        // Loops are numbered within a function, and another optimisation level has other loops: a region that was
+        // not named is each variant's own busiest loop.
+        let name = match &self.region {
+            Some(name) => name.clone(),
+            None => busiest_loop(&analysis).unwrap_or_else(|| WHOLE.to_owned()),
+        };
         if self.outcome.region.is_empty() {
-            self.outcome.region = busiest_loop(&analysis).unwrap_or_else(|| WHOLE.to_owned());
+            self.outcome.region.clone_from(&name);
         }
-        let part = region(&analysis, &self.outcome.region).unwrap_or_else(|| {
+        let part = region(&analysis, &name).unwrap_or_else(|| {
             let problem = format!(
-                "variant `{}` has no region `{}`: its metrics are of the whole function",
-                input.name, self.outcome.region
+                "variant `{}` has no region `{name}`: its metrics are of the whole function",
+                input.name
             );
             self.outcome.problems.push(problem);
             analysis.whole()
         });
-        let metrics = analysis.count(&self.outcome.region, SectionKind::Region, &part);
+        let metrics = analysis.count(&name, SectionKind::Region, &part);
         let provenance = provenance(input.listing);
         let bound = self.profile.map(|p| bound(&analysis, &part, p, self.warps_per_scheduler, input.listing));
         for problem in &input.listing.problems {
