@@ -5,6 +5,7 @@ use crate::{DeviceProfile, ProfileError};
 /// Name and text of each embedded profile.
 const PROFILES: &[(&str, &str)] = &[
     ("h200-sxm", include_str!("../../../fixtures/recordings/h200-sxm/profile.yaml")),
+    ("sm_90a", include_str!("../../../fixtures/profiles/sm_90a.yaml")),
     ("sm_100a", include_str!("../../../fixtures/profiles/sm_100a.yaml")),
     ("sm_103a", include_str!("../../../fixtures/profiles/sm_103a.yaml")),
     ("sm_120a", include_str!("../../../fixtures/profiles/sm_120a.yaml")),

@@ -172,6 +172,7 @@ fn finished(path: &Path) -> Result<BTreeMap<Step, String>, FrameError> {
             }
             Some("sent_back") => {
                 let to = step(&event["conflict"]["ruled_out_by"])?;
+                steps.retain(|finished, _| *finished < to);
             }
             _ => {}
         }

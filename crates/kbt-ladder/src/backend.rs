@@ -29,7 +29,7 @@ pub enum BackendError {
         source: GpuError,
     },
     /// A recording.
-    #[error("--device: {0}")]
+    #[error(transparent)]
     Recording(#[from] RecordingError),
     /// A profile file.
     #[error(transparent)]

@@ -159,7 +159,7 @@ impl<'a> Ladder<'a> {
                 ..base
             }),
             Err(StepFailure::Refused { reason, needs }) => {
-                Ok(StepRecord { headline: format!("refused: {reason}"), needs: Some(needs), ..base })
+                Ok(StepRecord { headline: reason, needs: Some(needs), ..base })
             }
             Err(StepFailure::Fatal(message)) => Err(RunError::Damaged {
                 path: self.run.path().to_owned(),

@@ -58,10 +58,10 @@ impl StepRecord {
 pub(crate) fn read_back(value: &mut Value) {
     match value {
         Value::Object(map) => {
-            if let Some(Value::Object(provenance)) = map.get_mut("provenance") {
-                if provenance.get("kind").and_then(Value::as_str) == Some("measured") {
-                    provenance.insert("kind".into(), "recorded".into());
-                }
+            if let Some(Value::Object(provenance)) = map.get_mut("provenance")
+                && provenance.get("kind").and_then(Value::as_str) == Some("measured")
+            {
+                provenance.insert("kind".into(), "recorded".into());
             }
             map.values_mut().for_each(read_back);
         }

@@ -1,4 +1,5 @@
 //! The order has teeth, and a killed run resumes: over a runner with made-up steps.
+#![allow(clippy::unwrap_used, reason = "a failed setup is a failed test")]
 
 use kbt_evidence::{Evidence, Figure, FixClass, Provenance, Standing, Step, Unit, Verdict};
 use kbt_ladder::{

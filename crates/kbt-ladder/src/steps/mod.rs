@@ -133,7 +133,7 @@ impl<'a> AttentionTuner<'a> {
                 format!("cargo xtask tune --pv-mode {} --device live, on a Hopper GPU", self.mode),
             ),
             Backend::Model(p) => (
-                format!("{what} needs a measurement, and {} is a model of {}", p.name, p.arch),
+                format!("{what} needs a measurement, and profile {} of {} has no run behind it", p.name, p.arch),
                 "a run on the real device: `cargo xtask dist` makes the bundle to take there".to_owned(),
             ),
         };
@@ -275,6 +275,9 @@ impl Runner for AttentionTuner<'_> {
             Progress::Begins(step) => self.note(format!("step {} {step}", step.index())),
             Progress::Resumed(record) => {
                 self.note(format!("step {} {}: finished earlier", record.step.index(), record.step))
+            }
+            Progress::Done(record) if record.origin == Origin::Refused => {
+                self.note(format!("  refused: {}", record.headline));
             }
             Progress::Done(record) => self.note(format!("  {}", record.headline)),
             Progress::GoesBack(c) => self.note(format!(

@@ -1,7 +1,7 @@
 //! Step 3: the machine code of the plain kernel, of another source order, and of the assembler at -O1.
 
 use super::{AttentionTuner, fatal, output};
-use crate::{Backend, Origin, StepFailure, StepOutput};
+use crate::{Origin, StepFailure, StepOutput};
 use kbt_evidence::{Figure, Step, Unit as Measure};
 use kbt_kernels::attention::Knobs;
 use kbt_kernels::cache::Cache;
@@ -24,14 +24,13 @@ struct Code {
 
 impl AttentionTuner<'_> {
     pub(super) fn schedule(&mut self) -> Result<StepOutput, StepFailure> {
-        // The built-in attention kernel is Hopper code whatever the device; a model of another target has no
-        // business with its schedule.
-        if let Backend::Model(p) = self.backend
-            && p.arch.sm != 90
-        {
+        // The built-in attention kernel is Hopper code whatever the device: another one has no business with its
+        // schedule.
+        let arch = self.backend.arch();
+        if arch.sm != 90 {
             return Err(StepFailure::Refused {
-                reason: format!("the built-in attention kernel is sm_90a code, and {} is {}", p.name, p.arch),
-                needs: "--target with a kernel for that device".into(),
+                reason: format!("the built-in attention kernel is sm_90a code, and the device is {arch}"),
+                needs: "a kernel for that device: `kbt sass metrics FILE` reads its machine code".into(),
             });
         }
         let usable = |t: &&Toolchain| t.has(Tool::Nvdisasm) && t.has(Tool::Ptxas) && t.has(Tool::Nvcc);
