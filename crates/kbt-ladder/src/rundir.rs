@@ -87,13 +87,13 @@ impl RunDir {
             if !force {
                 return Err(RunError::Exists(path.to_owned()));
             }
-            if !path.join("run.json").exists() {
+            // A start that was killed has written the first file of a run, whole or not.
+            if !["run.json", "run.json.partial"].iter().any(|name| path.join(name).exists()) {
                 return Err(RunError::NotARun(path.to_owned()));
             }
             fs::remove_dir_all(path).map_err(io_at(path))?;
         }
-        let steps = path.join("steps");
-        fs::create_dir_all(&steps).map_err(io_at(&steps))?;
+        fs::create_dir_all(path).map_err(io_at(path))?;
         write_json(&path.join("run.json"), spec)?;
         let mut run = Self::open(path)?;
         run.append(&Event::Started { at: now_iso() })?;
@@ -151,6 +151,8 @@ impl RunDir {
 
     /// Opens a run directory for reading or continuing: only steps whose file matches the journal count.
     pub fn open(path: &Path) -> Result<Self, RunError> {
+        let steps = path.join("steps");
+        fs::create_dir_all(&steps).map_err(io_at(&steps))?;
         let journal_path = path.join("journal.jsonl");
         let (journal, events) = Journal::open(&journal_path).map_err(|source| match source.kind() {
             io::ErrorKind::InvalidData => {
