@@ -50,9 +50,13 @@ pub(crate) fn ratio(value: f64) -> String {
     if value.abs() < 100.0 { format!("{value:.3}×") } else { format!("{}×", plain(value)) }
 }
 
-/// Cycles: tenths only where there are few.
+/// Cycles: tenths only where there are few, more only below one.
 pub(crate) fn cycles(value: f64) -> String {
-    if value.abs() < 100.0 { trimmed(&format!("{value:.1}")) } else { grouped(&format!("{value:.0}")) }
+    match value.abs() {
+        m if m < 1.0 => plain(value),
+        m if m < 100.0 => trimmed(&format!("{value:.1}")),
+        _ => grouped(&format!("{value:.0}")),
+    }
 }
 
 /// An error: always in powers of ten.
@@ -72,6 +76,7 @@ pub(crate) fn in_unit(value: f64, unit: Unit) -> String {
         Unit::Bytes | Unit::BytesPerSecond | Unit::Flop | Unit::FlopPerSecond => si(value, unit.symbol()),
         Unit::Microseconds => time(value),
         Unit::Seconds if value == 0.0 => "0 s".into(),
+        Unit::Seconds if (1e-3..1.0).contains(&value.abs()) => format!("{} ms", plain(value * 1e3)),
         Unit::Seconds => time(value * 1e6),
         Unit::Ratio => trimmed(&format!("{value:.3}")),
         Unit::Percent => of_percent(value),
@@ -175,6 +180,8 @@ mod tests {
             (0.002_34, Unit::RelativeError, "2.34e-3"),
             (2317.6, Unit::Cycles, "2318 clk"),
             (12.34, Unit::Cycles, "12.3 clk"),
+            (0.1875, Unit::Cycles, "0.1875 clk"),
+            (0.001, Unit::Seconds, "1 ms"),
             (15.98, Unit::LanesPerClkSm, "15.98 lanes/clk/SM"),
             (60.0, Unit::Count, "60"),
         ] {

@@ -16,6 +16,9 @@ pub(super) struct Id {
     pub(super) column: &'static str,
 }
 
+/// The place in the first and in the second.
+pub(super) type Pair = (Option<usize>, Option<usize>);
+
 /// The columns that a join is on.
 const ON: [&str; 3] = ["table", "key", "column"];
 
@@ -34,13 +37,13 @@ impl Id {
 }
 
 /// The places of what both sides name, and of what one side names alone: by place in the first, then in the second.
-pub(super) fn join(before: &[Id], after: &[Id]) -> Result<Vec<(Option<usize>, Option<usize>)>, FrameError> {
+pub(super) fn join(before: &[Id], after: &[Id]) -> Result<Vec<Pair>, FrameError> {
     let mut pairs = places(before, after).map_err(FrameError::frame("compare"))?;
     pairs.sort_by_key(|(i, j)| (i.is_none(), *i, *j));
     Ok(pairs)
 }
 
-fn places(before: &[Id], after: &[Id]) -> PolarsResult<Vec<(Option<usize>, Option<usize>)>> {
+fn places(before: &[Id], after: &[Id]) -> PolarsResult<Vec<Pair>> {
     let how = JoinArgs::new(JoinType::Full).with_coalesce(JoinCoalesce::CoalesceColumns);
     let joined = frame(before, "before")?.join(&frame(after, "after")?, ON, ON, how, None)?;
     let (before, after) = (joined.column("before")?.idx()?, joined.column("after")?.idx()?);

@@ -169,13 +169,16 @@ pub fn compare(before: &Path, after: &Path) -> Result<Comparison, FrameError> {
     })
 }
 
+/// Tables with the keys of rows.
+type Rows = BTreeSet<(&'static str, String)>;
+
 /// The rows that both have, and those that one has.
-fn rows(sides: &[Vec<&Table>; 2]) -> Result<(BTreeSet<(&'static str, String)>, Vec<OneSided>), FrameError> {
+fn rows(sides: &[Vec<&Table>; 2]) -> Result<(Rows, Vec<OneSided>), FrameError> {
     let ids = |tables: &[&Table]| -> Vec<Id> {
         tables.iter().flat_map(|t| t.keys.iter().map(|key| Id::row(t.name, key))).collect()
     };
     let [a, b] = [ids(&sides[0]), ids(&sides[1])];
-    let (mut rows, mut one_sided) = (BTreeSet::new(), Vec::new());
+    let (mut rows, mut one_sided) = (Rows::new(), Vec::new());
     for pair in join(&a, &b)? {
         match pair {
             (Some(i), Some(_)) => {
@@ -217,13 +220,13 @@ fn changes(sides: &[Vec<&Table>; 2]) -> Result<Vec<Change>, FrameError> {
 /// The figures that differ, and how many both runs have.
 fn differences(
     sides: &[Vec<&Table>; 2],
-    rows: &BTreeSet<(&'static str, String)>,
+    rows: &Rows,
     one_sided: &mut Vec<OneSided>,
 ) -> Result<(Vec<Difference>, usize), FrameError> {
-    let cells = |tables: &[&'_ Table]| -> Vec<Id> {
+    let cells = |tables: &[&Table]| -> Vec<Id> {
         tables.iter().flat_map(|t| t.figures.iter().map(|c| Id::cell(t, c.row, c.column))).collect()
     };
-    let figures = |tables: &[&'_ Table]| -> Vec<crate::Cell> {
+    let figures = |tables: &[&Table]| -> Vec<crate::Cell> {
         tables.iter().flat_map(|t| t.figures.iter().cloned()).collect()
     };
     let [a, b] = [cells(&sides[0]), cells(&sides[1])];

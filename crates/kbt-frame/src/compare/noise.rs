@@ -111,7 +111,7 @@ fn is_exact(cell: &Cell) -> bool {
         Spread::Unknown => {
             matches!(
                 cell.figure.provenance.kind,
-                Known::Given | Known::Published | Known::Assumed
+                Known::Mined | Known::Given | Known::Published | Known::Assumed
             )
         }
         Spread::Interval | Spread::Relative { .. } => false,

@@ -1,6 +1,6 @@
 //! The conclusion: what to do, what it rests on, and where every class of fix stands.
 
-use super::{any_refused, evidence, names, sentence};
+use super::{any_refused, evidence, instruction, names, sentence};
 use crate::doc::{
     Block, Inline, Line, Mark, Row, Section, Source, Sources, Table, code, line, prose, strong, text,
 };
@@ -59,7 +59,7 @@ fn lead(sources: &Sources, run: &Run, summary: &Summary) -> Block {
     };
     let mut blocks = vec![Block::Paragraph(line![prose(&sentence(&first.reason)), " ", known(first)])];
     if let Some(next) = &first.next {
-        blocks.push(Block::Paragraph(line![strong("Do: "), prose(&sentence(next))]));
+        blocks.push(instruction("Do: ", next));
     }
     if !first.evidence.is_empty() {
         blocks.push(Block::List(evidence(sources, &first.evidence)));

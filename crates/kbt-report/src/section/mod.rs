@@ -122,15 +122,38 @@ fn verdict(sources: &Sources, v: &Verdict) -> Vec<Block> {
     if let Some(known) = v.known() {
         first.extend([text(" "), Inline::Badge(Source { known, id: None })]);
     }
+    let mut blocks = Vec::new();
     if let Some(next) = &v.next {
-        first.extend(line![" Next: ", prose(&sentence(next))]);
+        match instruction("Next: ", next) {
+            Block::Paragraph(short) => first.extend([text(" ")].into_iter().chain(short)),
+            long => blocks.push(long),
+        }
     }
-    let mut blocks = vec![Block::Paragraph(first)];
+    blocks.insert(0, Block::Paragraph(first));
     if !v.evidence.is_empty() {
         let title = line![format!("Evidence: {}", v.class.phrase())];
         blocks.push(Block::Fold { title, blocks: vec![Block::List(evidence(sources, &v.evidence))] });
     }
     blocks
+}
+
+/// What to do next; where that is long, its beginning with the whole to unfold.
+fn instruction(label: &str, t: &str) -> Block {
+    const LONG: usize = 240;
+    const SHOWN: usize = 90;
+    if t.chars().count() <= LONG {
+        return Block::Paragraph(line![strong(label), prose(&sentence(t))]);
+    }
+    let mut shown = String::new();
+    for word in sentence(t).split(' ') {
+        if shown.chars().count() + word.chars().count() > SHOWN {
+            break;
+        }
+        shown.push_str(word);
+        shown.push(' ');
+    }
+    let whole = vec![Block::Paragraph(prose(&sentence(t)))];
+    Block::Fold { title: line![label, shown.trim_end().replace('`', ""), " …"], blocks: whole }
 }
 
 /// Pieces of evidence with their figures.

@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// auto, live, live:N, recorded:NAME, model:sm_103a, or a path to a profile or recording.
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
-    /// The run directory; default kbt-runs/<time>-<mode>.
+    /// The run directory; default `kbt-runs/TIME-MODE`.
     #[arg(long)]
     out: Option<PathBuf>,
     /// Continue an unfinished run: the one in --out, else the newest under kbt-runs.
