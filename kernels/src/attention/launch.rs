@@ -2,29 +2,12 @@
 
 use super::inputs::PreparedV;
 use super::{Inputs, Knobs, PvMode, Shape, Topology};
+use crate::bindings::kbt_attention_params;
 use kbt_gpu::{
     Args, Buffer, ElementType, Function, Gpu, GpuError, LaunchShape, OobFill, Swizzle, TensorMap, Tiled,
 };
 use kbt_tensor::{Dtype, Tensor, TensorError, TensorSet};
 use kbt_trace::{BufferLayout, TraceError};
-
-/// `kbt_attention_params` of include/kbt/attention.h.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-struct Params {
-    o: u64,
-    o_stride_batch: i64,
-    o_stride_head: i64,
-    o_stride_row: i64,
-    lse: u64,
-    v_scale: u64,
-    heads: i32,
-    seqlen: i32,
-    causal: i32,
-    scale_log2: f32,
-}
-
-const _: () = assert!(size_of::<Params>() == 64);
 
 /// Why the kernel could not be run.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +41,7 @@ pub struct Prepared {
     shape: Shape,
     launch: LaunchShape,
     maps: [TensorMap; 3],
-    params: Params,
+    params: kbt_attention_params,
     o: Buffer,
     lse: Buffer,
     trace: Option<(BufferLayout, Buffer)>,
@@ -98,7 +81,7 @@ impl Prepared {
         o.poison()?;
         lse.poison()?;
         let row = Shape::HEAD_DIM as i64;
-        let params = Params {
+        let params = kbt_attention_params {
             o: o.address(),
             o_stride_batch: row * (shape.seqlen * shape.heads) as i64,
             o_stride_head: row * shape.seqlen as i64,
