@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot run has failed")]
 
+mod cpp_compiler;
+
 use kbt_quant::format::{Conversion, Format, Overflow, runs};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -76,14 +78,13 @@ fn kernels_include() -> PathBuf {
 fn cpp(defines: &[&str], include: &[&Path], conversion: &str) -> String {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cpp/scan.cpp");
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("scan-{conversion}"));
-    let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
-    let mut command = Command::new(&compiler);
+    let mut command = cpp_compiler::command();
     command.args(["-std=c++17", "-O3", "-pthread", "-w"]).args(defines);
     for dir in include {
         command.arg("-I").arg(dir);
     }
     let built = command.arg(&source).arg("-o").arg(&program).output().unwrap();
-    assert!(built.status.success(), "{compiler}: {}", String::from_utf8_lossy(&built.stderr));
+    assert!(built.status.success(), "{command:?}: {}", String::from_utf8_lossy(&built.stderr));
     let output = Command::new(&program).arg(conversion).output().unwrap();
     assert!(output.status.success(), "{conversion}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot run has failed")]
 
+mod cpp_compiler;
+
 use kbt_quant::attention::{Approximations, Form, OFFSET_FULL, OFFSET_UNIT, Row, quantise_group};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -47,8 +49,8 @@ fn scores(case: u64, row: Row) -> [f32; 16] {
 fn every_form_is_the_header_bit_by_bit() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("quantise-p");
-    let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
-    let built = Command::new(&compiler)
+    let mut compiler = cpp_compiler::command();
+    let built = compiler
         .args(["-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-I"])
         .arg(dir.join("../../kernels/include"))
         .arg(dir.join("tests/cpp/quantise_p.cpp"))
@@ -56,7 +58,7 @@ fn every_form_is_the_header_bit_by_bit() {
         .arg(&program)
         .output()
         .unwrap();
-    assert!(built.status.success(), "{compiler}: {}", String::from_utf8_lossy(&built.stderr));
+    assert!(built.status.success(), "{compiler:?}: {}", String::from_utf8_lossy(&built.stderr));
 
     let (mut input, mut expected) = (String::new(), String::new());
     let exp2 = Approximations::HOST.exp2;

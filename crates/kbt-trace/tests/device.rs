@@ -128,7 +128,7 @@ fn each_level_records_its_own_calls() {
     // Six coarse calls and four of level detail; level barrier records nothing.
     for (level, records) in [(0, 0), (1, 0), (2, 6), (3, 10)] {
         assert_eq!(count(level, &[], "%clock;"), records, "level {level}");
-        assert_eq!(count(level, &[], "@p st.global.cs.v2.b32"), records, "level {level}");
-        assert_eq!(count(level, &["-DSHARED"], "@p st.shared.v2.b32"), records, "level {level}");
+        assert_eq!(count(level, &[], "st.global.cs.v2.b32"), records, "level {level}");
+        assert_eq!(count(level, &["-DSHARED"], "st.shared.v2.b32"), records, "level {level}");
     }
 }

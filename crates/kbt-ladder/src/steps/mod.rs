@@ -133,7 +133,10 @@ impl<'a> AttentionTuner<'a> {
                 format!("cargo xtask tune --pv-mode {} --device live, on a Hopper GPU", self.mode),
             ),
             Backend::Model(p) => (
-                format!("{what} needs a measurement, and profile {} of {} has no run behind it", p.name, p.arch),
+                format!(
+                    "{what} needs a measurement, and profile {} of {} has no run behind it",
+                    p.name, p.arch
+                ),
                 "a run on the real device: `cargo xtask dist` makes the bundle to take there".to_owned(),
             ),
         };
@@ -297,10 +300,15 @@ impl Runner for AttentionTuner<'_> {
 impl AttentionTuner<'_> {
     /// Rates and ceilings: measured once a run, else the backend's own.
     fn profile(&mut self) -> Result<DeviceProfile, StepFailure> {
-        match self.backend {
-            Backend::Recorded(r) => Ok(r.profile().clone()),
-            Backend::Model(p) => Ok((**p).clone()),
-            Backend::Live(_) => rates::live_profile(self),
-        }
+        let profile = match self.backend {
+            Backend::Recorded(r) => r.profile().clone(),
+            Backend::Model(p) => (**p).clone(),
+            Backend::Live(_) => return rates::live_profile(self),
+        };
+        // The run directory holds what its steps were computed from, whatever device that was.
+        let text = profile.to_yaml().map_err(fatal)?;
+        let path = self.run.join(crate::recording::PROFILE_FILE);
+        crate::rundir::write_atomic(&path, text.as_bytes()).map_err(fatal)?;
+        Ok(profile)
     }
 }

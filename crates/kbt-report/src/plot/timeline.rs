@@ -5,7 +5,7 @@ use super::{
     BAND, BLUE, Canvas, DrawError, GRID, HATCH, INK, MUTED, RED, Scale, WIDTH, draw, fit, label, text_width,
 };
 use crate::{ReportError, number};
-use kbt_trace::outcome::{SpanKind, Timeline, TimelineRow};
+use kbt_trace::outcome::{SpanKind, Timeline, TimelineRow, TimelineSpan};
 use plotters::prelude::{Circle, PathElement, Rectangle};
 use plotters::style::Color;
 use plotters::style::text_anchor::HPos;
@@ -84,7 +84,7 @@ fn row(root: &Canvas<'_>, row: &TimelineRow, y: i32, x: &Scale) -> Result<(), Dr
         let (from, to) = (x.at(span.start_cycles), x.at(span.end_cycles));
         let width = text_width(&span.label, 12);
         match span.kind {
-            SpanKind::Event if width + 8 <= to - from => {
+            SpanKind::Event if width + 8 <= to - from && !covered(row, x, from, from + width) => {
                 root.draw_text(&span.label, &label(12, INK, HPos::Left), (from + 4, y + BAR / 2))?;
             }
             SpanKind::Wait if from >= free && from + width <= x.to.1 + 10 && to - from >= 3 => {
@@ -95,6 +95,12 @@ fn row(root: &Canvas<'_>, row: &TimelineRow, y: i32, x: &Scale) -> Result<(), Dr
         }
     }
     Ok(())
+}
+
+/// Whether a wait lies over a stretch of the row, where a name could not be read.
+fn covered(row: &TimelineRow, x: &Scale, from: i32, to: i32) -> bool {
+    let over = |w: &TimelineSpan| x.at(w.start_cycles) < to && x.at(w.end_cycles) > from;
+    row.spans.iter().any(|s| s.kind == SpanKind::Wait && over(s))
 }
 
 fn legend(root: &Canvas<'_>, left: i32) -> Result<(), DrawError> {

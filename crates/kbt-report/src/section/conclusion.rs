@@ -1,21 +1,19 @@
 //! The conclusion: what to do, what it rests on, and where every class of fix stands.
 
-use super::{any_refused, evidence, instruction, names, sentence};
+use super::{any_refused, evidence, gain, instruction, names, sentence};
 use crate::doc::{
-    Block, Inline, Line, Mark, Row, Section, Source, Sources, Table, code, line, prose, strong, text,
+    Block, Inline, Line, Row, Section, Source, Sources, Table, code, line, prose, strong, text,
 };
-use crate::number;
 use crate::record::{Origin, Summary};
 use crate::run::Run;
 use kbt_evidence::{Known, Standing, Verdict};
-use kbt_validate::outcome::VariantStanding;
 
 pub(super) fn section(sources: &Sources, run: &Run) -> Section {
     let mut blocks = Vec::new();
     match &run.summary {
         Some(summary) => {
             blocks.push(lead(sources, run, summary));
-            blocks.extend(gain(sources, run));
+            blocks.extend(gain::block(sources, run));
             blocks.extend(then(summary));
             blocks.extend(classes(summary));
         }
@@ -76,44 +74,6 @@ fn known(v: &Verdict) -> Line {
         Some(known) => vec![Inline::Badge(Source { known, id: None })],
         None => line!["(no figure supports it)"],
     }
-}
-
-/// What the best setting of the sweep came to, and whether validation admits it.
-fn gain(sources: &Sources, run: &Run) -> Option<Block> {
-    let split = run.handoff.as_ref()?.outcome.as_ref()?;
-    let best =
-        split.best.and_then(|i| split.points.iter().find(|p| p.index == i)).filter(|p| p.index != 0)?;
-    let base = split.baseline()?;
-    let confirmed = split.confirmed.iter().find(|c| c.index == best.index);
-    let (ratio, provenance) = match confirmed.and_then(|c| Some((c.to_baseline?, &c.provenance))) {
-        Some(found) => found,
-        None => (best.to_baseline?, &best.provenance),
-    };
-    let interval = ratio.low_ratio.zip(ratio.high_ratio);
-    let spread = interval.map(|(l, h)| format!("{} to {}", number::ratio(l), number::ratio(h)));
-    let value = Inline::Number { text: number::ratio(ratio.ratio), spread, source: sources.of(provenance) };
-    let variants = run.validate.as_ref().and_then(|d| d.outcome.as_ref()).map(|o| o.variants.as_slice());
-    let same = |knobs: &std::collections::BTreeMap<String, String>| {
-        knobs.len() == best.setting.0.len() && best.setting.0.iter().all(|(k, v)| knobs.get(k) == Some(&v.0))
-    };
-    let validated = variants.unwrap_or_default().iter().find(|v| same(&v.knobs)).map(|v| v.standing());
-    let admitted = match validated {
-        Some(VariantStanding::Right) => line![Inline::Mark(Mark::Good, "validated".into())],
-        Some(VariantStanding::Wrong) => line![Inline::Mark(Mark::Bad, "validation found it wrong".into())],
-        Some(VariantStanding::Unknown) => line![Inline::Mark(Mark::Unclear, "not fully validated".into())],
-        None => line![Inline::Mark(Mark::Unclear, "not among the validated variants".into())],
-    };
-    Some(Block::Paragraph(line![
-        strong("Best setting measured: "),
-        code(best.setting.differs_from(&base.setting).to_string()),
-        " takes ",
-        value,
-        " of the time of its baseline ",
-        code(base.setting.to_string()),
-        "; ",
-        admitted,
-        ".",
-    ]))
 }
 
 fn then(summary: &Summary) -> Vec<Block> {

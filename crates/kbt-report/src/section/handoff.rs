@@ -195,7 +195,14 @@ fn table(sources: &Sources, o: &SplitOutcome, points: &[&PointOutcome]) -> Table
         let verdict = match (p.speed, p.against, p.index) {
             (_, _, 0) | (None, _, _) => cell(None),
             (Some(s), None | Some(0), _) => line![s.to_string()],
-            (Some(s), Some(i), _) => line![format!("{s} against point {i}")],
+            (Some(s), Some(i), _) if o.best == Some(i) => line![format!("{s} against the best")],
+            (Some(s), Some(i), _) => {
+                let other = o.points.iter().find(|p| p.index == i).and_then(|p| p.integers);
+                line![
+                    s.to_string(),
+                    aside(other.map_or_else(|| format!("against point {i}"), |x| format!("against {x}")))
+                ]
+            }
         };
         let mut row = Row::new(vec![
             line![changed(o, &p.setting), p.integers.map(|i| aside(i.to_string()))],
@@ -219,7 +226,7 @@ fn table(sources: &Sources, o: &SplitOutcome, points: &[&PointOutcome]) -> Table
 
 fn checked(c: &CheckOutcome) -> String {
     match c {
-        CheckOutcome::Bitwise => "outputs bitwise the baseline's".into(),
+        CheckOutcome::Bitwise => "outputs bitwise".into(),
         CheckOutcome::Accurate { statement } => format!("outputs accurate: {statement}"),
         CheckOutcome::Wrong { statement } => format!("wrong: {statement}"),
         CheckOutcome::Unchecked { why } => format!("outputs not looked at: {why}"),

@@ -4,6 +4,7 @@
 mod algebra;
 mod conclusion;
 mod experiments;
+mod gain;
 mod handoff;
 mod ladder;
 mod rates;

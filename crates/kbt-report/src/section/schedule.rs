@@ -35,20 +35,7 @@ pub(super) fn blocks(sources: &Sources, o: &ScheduleOutcome) -> Result<Vec<Block
     blocks.extend(headroom(sources, o).block());
     blocks.extend(cost(sources, o).block());
     blocks.extend(comparisons(sources, o).block());
-    let mut notes: Vec<Line> = Vec::new();
-    for v in &o.variants {
-        notes.extend(v.remarks.iter().map(|r| line![code(&v.name), ": the compiler says: ", prose(r)]));
-        if let Some(bound) = v.bound.as_ref().filter(|b| !b.without_rate.is_empty()) {
-            let names: Vec<&str> = bound.without_rate.keys().map(String::as_str).collect();
-            notes.push(line![
-                code(&v.name),
-                format!(
-                    ": no rate is known of {}; the bound leaves them out and is only lower for it.",
-                    names.join(", ")
-                )
-            ]);
-        }
-    }
+    let mut notes = remarks(o);
     notes.extend(o.problems.iter().map(|p| prose(&sentence(p))));
     notes.push(prose(&sentence(&o.caveat)));
     blocks.push(Block::List(notes));
@@ -58,6 +45,28 @@ pub(super) fn blocks(sources: &Sources, o: &ScheduleOutcome) -> Result<Vec<Block
         blocks.push(Block::Fold { title: line!["The runs in program order"], blocks: lists });
     }
     Ok(blocks)
+}
+
+/// What the compiler said and what the bounds leave out, once for all variants that share it.
+fn remarks(o: &ScheduleOutcome) -> Vec<Line> {
+    let mut said: Vec<(String, Vec<&str>)> = Vec::new();
+    for v in &o.variants {
+        let without = v.bound.as_ref().filter(|b| !b.without_rate.is_empty()).map(|b| {
+            let names: Vec<&str> = b.without_rate.keys().map(String::as_str).collect();
+            format!(
+                "no rate is known of {}; the bound leaves them out and is only lower for it",
+                names.join(", ")
+            )
+        });
+        for remark in v.remarks.iter().map(|r| format!("the compiler says: {r}")).chain(without) {
+            match said.iter_mut().find(|(text, _)| *text == remark) {
+                Some((_, names)) if names.contains(&v.name.as_str()) => {}
+                Some((_, names)) => names.push(&v.name),
+                None => said.push((remark, vec![&v.name])),
+            }
+        }
+    }
+    said.into_iter().map(|(t, names)| line![strong(names.join(", ")), ": ", prose(&sentence(&t))]).collect()
 }
 
 const fn kind(k: VariantKind) -> &'static str {
