@@ -22,5 +22,5 @@ pub use board::{Board, Conflict, Ruling};
 pub use journal::{Event, Journal};
 pub use ladder::{History, Ladder, Progress, Runner, StepFailure, StepOutput};
 pub use record::{Origin, StepRecord, Timing};
-pub use rundir::{RunDir, RunError, RunSpec, run_name};
+pub use rundir::{RunDir, RunError, RunSpec, new_run_path};
 pub use summary::{Recommendation, Summary};

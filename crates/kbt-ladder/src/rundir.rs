@@ -311,11 +311,14 @@ fn iso(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}Z")
 }
 
-/// A name for a new run: its start time, so that names sort by age, and its mode.
+/// A folder for a new run under `parent`, not there yet: its start time, so that names sort by age, and its mode.
 #[must_use]
-pub fn run_name(mode: &str) -> String {
+pub fn new_run_path(parent: &Path, mode: &str) -> PathBuf {
     let stamp: String = now_iso().chars().filter(|c| c.is_ascii_digit() || *c == 'T').collect();
-    format!("{stamp}-{mode}")
+    let first = parent.join(format!("{stamp}-{mode}"));
+    // Two runs of one second.
+    let more = (2..).map(|n| parent.join(format!("{stamp}-{mode}-{n}")));
+    std::iter::once(first.clone()).chain(more).find(|path| !path.exists()).unwrap_or(first)
 }
 
 #[cfg(test)]

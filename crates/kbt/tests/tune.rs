@@ -38,6 +38,16 @@ fn a_replay_ends_with_a_recommendation_and_a_report() {
 }
 
 #[test]
+fn runs_of_one_second_do_not_meet() {
+    let dir = tempfile::tempdir().unwrap();
+    for _ in 0..3 {
+        let (code, _, err) = run(dir.path(), &replay(&[]));
+        assert_eq!(code, Some(0), "{err}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path().join("kbt-runs")).unwrap().count(), 3);
+}
+
+#[test]
 fn bad_usage_is_exit_2_and_says_what_is_accepted() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("thesis")).unwrap();

@@ -4,7 +4,7 @@ use crate::output::{Failure, Outcome};
 use kbt_device::DeviceChoice;
 use kbt_kernels::attention::PvMode;
 use kbt_ladder::steps::AttentionTuner;
-use kbt_ladder::{Backend, Ladder, RunDir, RunSpec, Summary, run_name};
+use kbt_ladder::{Backend, Ladder, RunDir, RunSpec, Summary, new_run_path};
 use kbt_toolchain::Toolchain;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -78,7 +78,7 @@ fn open(args: &Args, spec: &RunSpec) -> Result<RunDir, Failure> {
         };
         return Ok(RunDir::resume(&path, spec)?);
     }
-    let path = args.out.clone().unwrap_or_else(|| Path::new(RUNS).join(run_name(args.pv_mode.as_str())));
+    let path = args.out.clone().unwrap_or_else(|| new_run_path(Path::new(RUNS), args.pv_mode.as_str()));
     Ok(RunDir::create(&path, spec, args.force)?)
 }
 
