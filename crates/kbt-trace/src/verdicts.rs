@@ -151,12 +151,14 @@ impl TraceOutcome {
             .next("mark the handoff's barriers in the trace");
         }
         let lost = self.lost(critical, |w| w.handoff, "at the handoff");
-        let (standing, reason) = if lost.value < NEGLIGIBLE_PERCENT {
-            (Standing::RuledOut, "the roles that set the pace hardly wait at the handoff")
+        // Never ruled out from waits alone: on an H200 the attention kernel in bf16 and fp8 lost less than this at the
+        // handoff, and another split was 2 % faster all the same, since it also changes who contends with whom.
+        let reason = if lost.value < NEGLIGIBLE_PERCENT {
+            "the roles that set the pace hardly wait at the handoff; contention does not show in waits, so a sweep decides"
         } else {
-            (Standing::Open, "the roles that set the pace wait at the handoff")
+            "the roles that set the pace wait at the handoff"
         };
-        self.verdict(class, standing, reason.to_owned(), vec![lost])
+        self.verdict(class, Standing::Open, reason.to_owned(), vec![lost])
     }
 
     fn verdict(

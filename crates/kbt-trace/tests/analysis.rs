@@ -84,7 +84,7 @@ fn verdicts_need_a_coarse_trace_whose_cost_is_known_and_small() {
         (FixClass::MemoryTraffic, Standing::Refused),
         (FixClass::TensorThroughput, Standing::RuledOut),
         (FixClass::RoleBalance, Standing::Open),
-        (FixClass::HandoffSplit, Standing::RuledOut),
+        (FixClass::HandoffSplit, Standing::Open),
     ];
     assert_eq!(standings(&good), expected);
     let split = good.verdicts().into_iter().find(|v| v.class == FixClass::HandoffSplit).unwrap();
