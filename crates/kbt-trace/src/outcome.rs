@@ -385,8 +385,13 @@ impl TraceOutcome {
             Absolute::Refused { .. } => "; absolute numbers refused",
             Absolute::Unknown { .. } => "; observer effect not measured",
         };
-        let step = self.roles.iter().filter_map(|r| r.mean_period_cycles).fold(0.0, f64::max);
-        let step = if step > 0.0 { format!("step of {step:.0} clk: ") } else { String::new() };
+        let sets_pace = |role: &&RoleStats| match &self.critical {
+            Critical::Roles { roles } | Critical::Cycle { roles, .. } => roles.contains(&role.name),
+            Critical::Hardware { .. } | Critical::Unknown { .. } => true,
+        };
+        let periods = self.roles.iter().filter(sets_pace).filter_map(|r| r.period_cycles.as_ref());
+        let step = periods.map(|p| p.median).fold(0.0, f64::max);
+        let step = if step > 0.0 { format!("step of {step:.0} clk (median): ") } else { String::new() };
         format!("{step}{pace}{observed}")
     }
 }

@@ -218,5 +218,5 @@ fn the_text_reads_well() {
     let outcome =
         toy(Level::Coarse, AnalyseOptions { observer: Some(observed(1.0)), ..AnalyseOptions::default() });
     insta::assert_snapshot!(outcome.render_text());
-    insta::assert_snapshot!(outcome.headline(), @"step of 1000 clk: Softmax set the pace");
+    insta::assert_snapshot!(outcome.headline(), @"step of 1000 clk (median): Softmax set the pace");
 }

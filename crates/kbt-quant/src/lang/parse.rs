@@ -16,9 +16,14 @@ pub struct ParseError {
     pub message: String,
 }
 
+/// Parentheses, signs and calls within each other; deeper text is not a program that anybody wrote.
+const MAX_DEPTH: usize = 200;
+/// Operations of a program. The step of a softmax has a dozen; the search's graph grows with them.
+const MAX_OPERATIONS: usize = 500;
+
 /// A whole program.
 pub(super) fn program(text: &str) -> Result<Program, ParseError> {
-    let mut builder = Builder { program: None, names: HashMap::new() };
+    let mut builder = Builder { program: None, names: HashMap::new(), depth: 0, operations: 0 };
     let mut last = 1;
     for (i, line) in text.lines().enumerate() {
         last = i + 1;
@@ -38,6 +43,8 @@ pub(super) fn program(text: &str) -> Result<Program, ParseError> {
 struct Builder {
     program: Option<Program>,
     names: HashMap<String, usize>,
+    depth: usize,
+    operations: usize,
 }
 
 impl Builder {
@@ -173,6 +180,10 @@ impl Builder {
     }
 
     fn push(&mut self, t: &Tokens, column: usize, op: Op, args: Vec<usize>) -> Result<usize, ParseError> {
+        self.operations += 1;
+        if self.operations > MAX_OPERATIONS {
+            return t.error(column, format!("the program has more than {MAX_OPERATIONS} operations"));
+        }
         let Some(p) = &mut self.program else { return Ok(0) };
         p.push(op, args).or_else(|message| t.error(column, message))
     }
@@ -211,6 +222,17 @@ impl Builder {
     }
 
     fn factor(&mut self, t: &mut Tokens) -> Result<usize, ParseError> {
+        if self.depth == MAX_DEPTH {
+            let message = format!("nested deeper than {MAX_DEPTH}; bind a part to a name, `t = …`");
+            return t.error(t.column(), message);
+        }
+        self.depth += 1;
+        let node = self.nested(t);
+        self.depth -= 1;
+        node
+    }
+
+    fn nested(&mut self, t: &mut Tokens) -> Result<usize, ParseError> {
         let column = t.column();
         match t.take() {
             Token::Mark('-') => {
@@ -284,6 +306,17 @@ mod tests {
     fn check(text: &str, expect: &str) {
         let error = text.parse::<Program>().unwrap_err().to_string();
         assert!(error.contains(expect), "`{text}`: {error}");
+    }
+
+    #[test]
+    fn depth_and_size_are_limited() {
+        let head = "layout group=16 lanes=4 row=128\nelem s in [0, 1]\nout x = ";
+        for body in [format!("{}s", "(".repeat(100_000)), format!("{}s", "-".repeat(100_000))] {
+            let error = program(&format!("{head}{body}")).unwrap_err();
+            assert!(error.line == 3 && error.message.contains("nested deeper"), "{error:?}");
+        }
+        let error = program(&format!("{head}{}s", "s + ".repeat(5000))).unwrap_err();
+        assert!(error.message.contains("operations"), "{error:?}");
     }
 
     #[test]

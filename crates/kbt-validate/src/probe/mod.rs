@@ -168,6 +168,18 @@ impl Probe {
         if [batch, heads, heads_kv, seq_q, seq_k, dim].contains(&0) || !heads.is_multiple_of(heads_kv) {
             return Err(problem("no extent may be 0, and key heads must divide query heads"));
         }
+        // What the tensors and the f64 reference take: a gigabyte, and minutes on one core.
+        let within = |extents: &[usize], most: u128| {
+            extents.iter().try_fold(1_u128, |n, e| n.checked_mul(*e as u128)).is_some_and(|n| n <= most)
+        };
+        let rows = seq_q.max(seq_k);
+        if !within(&[batch, heads, rows, dim], 1 << 28)
+            || !within(&[batch, heads, seq_q, seq_k, dim], 1 << 40)
+        {
+            return Err(problem(
+                "it is too large: at most 2^28 elements a tensor and 2^40 products are accepted",
+            ));
+        }
         if kind == ProbeKind::MaskedRow && seq_q <= seq_k {
             return Err(problem(
                 "it needs more queries than keys, and a kernel that takes them under a causal mask",

@@ -8,7 +8,7 @@ use crate::output::{Failure, Format, Outcome, print};
 use input::{InputArgs, Loaded};
 use kbt_sass::metrics::{self, Measure, MeasureOptions, Selection};
 use kbt_sass::outcome::{DiffOutcome, LintOutcome, MetricsOutcome};
-use kbt_sass::{LintRule, Listing, Unit};
+use kbt_sass::{LintRule, Listing, ProblemKind, Unit};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -178,8 +178,17 @@ fn diff(args: DiffArgs) -> Outcome {
     if identical { Ok(ExitCode::SUCCESS) } else { Err(Failure::Gate) }
 }
 
+/// A check over half a kernel proves nothing: a listing that breaks off is no input for one.
+fn whole(file: &std::path::Path, listing: &Listing) -> Result<(), Failure> {
+    let broken = listing.problems.iter().find(|p| p.kind == ProblemKind::Truncated);
+    broken.map_or(Ok(()), |problem| {
+        Err(Failure::input(format!("{}: {problem}; expected a whole listing", file.display())))
+    })
+}
+
 fn lint(args: LintArgs) -> Outcome {
     let (listing, loaded) = listing(&args.file, &args.input)?;
+    whole(&args.file, &listing)?;
     let mut findings = kbt_sass::lint(&listing);
     findings.extend(loaded.lint()?);
     let outcome = LintOutcome::new(findings, &args.allow);

@@ -41,6 +41,7 @@ pub(super) fn run(args: GateArgs) -> Outcome {
     let selection = Selection { function, ..Selection::default() };
     let mut measure = Measure::new(MeasureOptions { a, b, blocks: false, selection });
     let listing = input::load(&args.file, &args.input, false)?.each(|f| measure.function(&f))?;
+    super::whole(&args.file, &listing)?;
     let now = measure.finish(&listing);
     if args.write {
         return write(&now, &args.baseline);
