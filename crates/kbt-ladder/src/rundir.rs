@@ -177,7 +177,10 @@ impl RunDir {
         let mut run = Self { path: path.to_owned(), journal, finished: BTreeMap::new(), sent_back };
         for (step, digest) in digests {
             let file = run.step_file(step);
-            let bytes = fs::read(&file).map_err(io_at(&file))?;
+            let bytes = fs::read(&file).map_err(|e| RunError::Damaged {
+                path: file.clone(),
+                message: format!("{e}; the journal finished it: delete the run or use --force"),
+            })?;
             if blake3::hash(&bytes).to_string() != digest {
                 return Err(RunError::Damaged {
                     path: file,
