@@ -56,6 +56,12 @@ fn each_mode_replays_to_the_end_and_no_number_claims_to_be_measured_here() {
             let value = serde_json::to_value(record).unwrap();
             assert_eq!(audit::uncovered_numbers(&value), [""; 0], "{mode} {}", record.step);
         }
+        // The step that is told is that of the roles that set the pace, not of one that waits for them.
+        let trace = &run.finished()[&Step::Trace];
+        let roles = trace.outcome.as_ref().unwrap()["roles"].as_array().unwrap().clone();
+        let paces = roles.iter().filter(|r| r["name"].as_str().unwrap().starts_with("Softmax"));
+        let median = paces.map(|r| r["period_cycles"]["median"].as_f64().unwrap()).fold(0.0, f64::max);
+        assert!(trace.headline.contains(&format!("step of {median:.0} clk")), "{mode}: {}", trace.headline);
         for verdict in board.standing() {
             assert_ne!(verdict.known(), Some(Known::Measured), "{mode}: {}", verdict.reason);
         }
