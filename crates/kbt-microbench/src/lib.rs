@@ -18,6 +18,7 @@ pub mod compare;
 pub mod filter;
 #[cfg(feature = "gpu")]
 pub mod gpu;
+pub mod loops;
 pub mod lowering;
 pub mod measure;
 pub mod mine;

@@ -1,7 +1,10 @@
 //! `run`: the whole measurement on a live GPU (feature `gpu`).
 
 mod ceilings;
+mod loops;
 mod runner;
+
+pub use loops::measure_loops;
 
 use crate::measure::measure;
 use crate::prepare::{CHAINS, Prepared, prepare};

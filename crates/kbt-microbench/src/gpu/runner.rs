@@ -9,9 +9,9 @@ use kbt_toolchain::{PtxasOptions, Toolchain};
 use std::collections::BTreeMap;
 
 /// Warps a block can have.
-const MAX_WARPS: usize = (MAX_THREADS / 32) as usize;
+pub(super) const MAX_WARPS: usize = (MAX_THREADS / 32) as usize;
 /// Start, end and SM of a warp.
-const RECORD: usize = 3;
+pub(super) const RECORD: usize = 3;
 
 /// A GPU with the buffers that all kernels share: one block on every SM.
 pub(super) struct GpuRunner {
@@ -142,7 +142,7 @@ impl Runner for GpuRunner {
 }
 
 /// The median over the blocks of the time from the first warp's start to the last warp's end.
-fn elapsed(words: &[u64], warps: usize) -> Result<f64, String> {
+pub(super) fn elapsed(words: &[u64], warps: usize) -> Result<f64, String> {
     let mut spans = Vec::new();
     let mut sms = std::collections::BTreeSet::new();
     for block in words.chunks_exact(MAX_WARPS * RECORD) {

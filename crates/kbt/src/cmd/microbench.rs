@@ -1,5 +1,7 @@
 //! `kbt microbench`: measure, mine, show and compare instruction rates.
 
+mod loops;
+
 use crate::output::{Failure, Format, Outcome, emit, print, read_input};
 use kbt_device::{Arch, DeviceChoice, DeviceProfile, embedded_profile, embedded_profiles};
 use kbt_microbench::compare::compare;
@@ -39,6 +41,8 @@ enum Command {
     /// Say what two profiles say differently.
     #[command(after_help = "Example: kbt microbench compare sm_100a.yaml sm_103a.yaml")]
     Compare(CompareArgs),
+    /// The corpus of loops that the static cycle model (`kbt sass cycles`) is tested on: time it, write it.
+    Loops(loops::Args),
 }
 
 #[derive(clap::Args)]
@@ -116,6 +120,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         Command::Run(args) => measure(args),
         Command::Mine(args) => mine_profile(&args),
         Command::Table(args) => table(&args),
+        Command::Loops(args) => loops::run(args),
         Command::Compare(args) => {
             let (a, b) = (load(&args.a)?, load(&args.b)?);
             print(args.format, &compare(&a, &b), |c| c.render_text())

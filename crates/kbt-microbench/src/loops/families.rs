@@ -1,0 +1,306 @@
+//! The families of generated loops, as data: which operations, how many, over how many registers.
+//!
+//! In a template `$F`, `$B` and `$D` are one register of their file that the operation updates in place (so nothing is
+//! dead), `$f`, `$b`, `$d` any register; `$F4` four accumulators, `$b2` and `$b4` matrix fragments, `$o` an offset
+//! into shared memory.
+
+use super::kernel::LoopSource;
+
+/// A family.
+#[derive(Debug, Clone, Copy)]
+pub struct Family {
+    /// Its name, the first part of its loops' names.
+    pub name: &'static str,
+    /// What it is.
+    pub about: &'static str,
+    /// Not used in fitting.
+    pub held_out: bool,
+    /// Shared memory and matrix instructions: accesses of other warps matter, errors are larger.
+    pub memory: bool,
+    /// How its loops are made.
+    pub recipe: Recipe,
+}
+
+/// How the loops of a family are made.
+#[derive(Debug, Clone, Copy)]
+pub enum Recipe {
+    /// One operation, once a trip for each of 1, 2, 4 and 8 registers, repeated.
+    Chains(&'static [&'static [&'static str]]),
+    /// Random operations on random registers.
+    Random {
+        /// Groups of operations.
+        ops: &'static [&'static [&'static str]],
+        /// How many loops.
+        loops: u32,
+        /// Operations a trip, least and most.
+        length: [u32; 2],
+        /// Registers of each file, least and most.
+        registers: [u32; 2],
+    },
+    /// Kernels of `kernels/loops`, compiled from CUDA C++.
+    Compiled,
+}
+
+const FP32: &[&str] = &[
+    "fma.rn.f32 $F, $F, $f, $f;",
+    "add.rn.f32 $F, $F, $f;",
+    "mul.rn.f32 $F, $F, $f;",
+    "max.f32 $F, $F, $f;",
+    "fma.rn.f32 $F, $f, $f, $F;",
+];
+const SELECT: &[&str] = &[
+    "{ .reg .pred %p; setp.lt.f32 %p, $f, $F; selp.f32 $F, $F, $f, %p; }",
+    "{ .reg .pred %p; setp.lt.s32 %p, $b, $B; selp.b32 $B, $B, $b, %p; }",
+];
+const INTEGER: &[&str] = &[
+    "add.s32 $B, $B, $b;",
+    "lop3.b32 $B, $B, $b, $b, 0x6a;",
+    "shf.l.wrap.b32 $B, $B, $b, 7;",
+    "prmt.b32 $B, $B, $b, 0x2143;",
+    "mad.lo.s32 $B, $B, $b, $b;",
+    "min.s32 $B, $B, $b;",
+    "mul.hi.u32 $B, $B, $b;",
+    "dp4a.s32.s32 $B, $b, $b, $B;",
+];
+const HALF: &[&str] = &[
+    "fma.rn.f16x2 $B, $B, $b, $b;",
+    "fma.rn.bf16x2 $B, $B, $b, $b;",
+    "add.rn.f16x2 $B, $B, $b;",
+    "mul.rn.f16x2 $B, $B, $b;",
+    "max.f16x2 $B, $B, $b;",
+];
+const PACK: &[&str] = &[
+    "{ .reg .f32 %t; mov.b32 %t, $B; cvt.rn.bf16x2.f32 $B, %t, $f; }",
+    "{ .reg .f32 %t; mov.b32 %t, $B; cvt.rn.f16x2.f32 $B, $f, %t; }",
+    "{ .reg .f32 %t; .reg .b16 %lo, %hi; mov.b32 %t, $B; cvt.rn.satfinite.e4m3x2.f32 %lo, %t, $f; \
+     cvt.rn.satfinite.e4m3x2.f32 %hi, $f, $f; mov.b32 $B, {%lo, %hi}; }",
+    "{ .reg .b32 %t; cvt.rn.bf16x2.f32 %t, $f, $f; xor.b32 $B, $B, %t; }",
+];
+const UNPACK: &[&str] = &[
+    "{ .reg .b16 %lo, %hi; .reg .b32 %t; mov.b32 {%lo, %hi}, $B; cvt.rn.f16x2.e4m3x2 %t, %lo; xor.b32 $B, $B, %t; }",
+    "{ .reg .b16 %lo, %hi; .reg .f32 %t; mov.b32 {%lo, %hi}, $b; cvt.f32.f16 %t, %lo; add.rn.f32 $F, $F, %t; }",
+    "{ .reg .b16 %lo, %hi; .reg .f32 %t; mov.b32 {%lo, %hi}, $b; cvt.f32.bf16 %t, %hi; mul.rn.f32 $F, $F, %t; }",
+    "{ .reg .f32 %t; cvt.rn.f32.s32 %t, $b; add.rn.f32 $F, $F, %t; }",
+    "{ .reg .f32 %t; cvt.rn.f32.u32 %t, $b; fma.rn.f32 $F, %t, $f, $F; }",
+];
+const SLOW_CONVERT: &[&str] = &[
+    "{ .reg .b32 %t; cvt.rzi.s32.f32 %t, $f; xor.b32 $B, $B, %t; }",
+    "cvt.rmi.f32.f32 $F, $F;",
+    "popc.b32 $B, $B;",
+    "brev.b32 $B, $B;",
+];
+const XU: &[&str] = &[
+    "ex2.approx.ftz.f32 $F, $F;",
+    "lg2.approx.ftz.f32 $F, $F;",
+    "rcp.approx.ftz.f32 $F, $F;",
+    "rsqrt.approx.ftz.f32 $F, $F;",
+    "tanh.approx.f32 $F, $F;",
+];
+const EX2: &[&str] = &["ex2.approx.ftz.f32 $F, $F;"];
+const FP64: &[&str] = &["fma.rn.f64 $D, $D, $d, $d;", "add.rn.f64 $D, $D, $d;"];
+const WARP: &[&str] = &[
+    "{ .reg .b32 %t; shfl.sync.bfly.b32 %t, $b, 2, 31, -1; xor.b32 $B, $B, %t; }",
+    "{ .reg .b32 %t; shfl.sync.down.b32 %t, $B, 4, 31, -1; add.s32 $B, $b, %t; }",
+    "{ .reg .pred %p; .reg .b32 %t; setp.lt.s32 %p, $b, $b; vote.sync.ballot.b32 %t, %p, -1; xor.b32 $B, $B, %t; }",
+];
+const LOADS: &[&str] = &[
+    "{ .reg .f32 %t; ld.volatile.shared.f32 %t, [%s+$o]; add.rn.f32 $F, $F, %t; }",
+    "{ .reg .f32 %t<2>; ld.volatile.shared.v2.f32 {%t0, %t1}, [%s2+$o]; add.rn.f32 $F, $F, %t0; fma.rn.f32 $F, $F, $f, \
+     %t1; }",
+    "{ .reg .f32 %t<4>; ld.volatile.shared.v4.f32 {%t0, %t1, %t2, %t3}, [%s4+$o]; add.rn.f32 $F, $F, %t0; fma.rn.f32 \
+     $F, $F, %t1, %t2; add.rn.f32 $F, $F, %t3; }",
+];
+const STORES: &[&str] = &[
+    "st.volatile.shared.f32 [%s+$o], $f;",
+    "st.volatile.shared.v2.f32 [%s2+$o], {$f, $f};",
+    "st.volatile.shared.v4.f32 [%s4+$o], {$f, $f, $f, $f};",
+];
+const MATRIX: &[&str] = &[
+    "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 $F4, $b4, $b2, $F4;",
+    "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 $F4, $b4, $b2, $F4;",
+];
+const MATRIX_SMALL: &[&str] = &["mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 $F4, $b2, $b1, $F4;"];
+
+/// All families.
+pub const FAMILIES: &[Family] = &[
+    family("chain", "one arithmetic operation in 1 to 8 chains", false, false, Recipe::Chains(&[FP32, SELECT, INTEGER, HALF, FP64])),
+    family("chaincvt", "one conversion or transcendental in 1 to 8 chains", false, false, Recipe::Chains(&[PACK, UNPACK, SLOW_CONVERT, XU])),
+    family("arith", "floating-point and integer arithmetic, random", false, false, random(&[FP32, INTEGER, SELECT], 36)),
+    family("convert", "arithmetic with conversions, random", false, false, random(&[FP32, PACK, UNPACK, INTEGER], 28)),
+    family("exp", "arithmetic with the exponential, random", false, false, random(&[FP32, EX2, FP32, PACK], 28)),
+    family("xu", "everything that the XU does, with arithmetic, random", true, false, random(&[XU, SLOW_CONVERT, FP32, INTEGER], 28)),
+    family("half", "packed half precision with fp32 and conversions, random", true, false, random(&[HALF, FP32, PACK, UNPACK], 28)),
+    family("double", "fp64 with fp32, random", true, false, random(&[FP64, FP32], 8)),
+    family("softmax", "softmax rows from CUDA C++, bf16 and e4m3", true, false, Recipe::Compiled),
+    family("quant", "NVFP4 quantisation of P from CUDA C++, all forms", true, false, Recipe::Compiled),
+    family("bodies", "GELU, normalisation, dequantisation, hashing, rotary embedding from CUDA C++", true, false, Recipe::Compiled),
+    family("chainmem", "one shared-memory, warp or matrix operation in 1 to 8 chains", false, true, Recipe::Chains(&[WARP, LOADS, MATRIX])),
+    family("shared", "shared-memory loads and stores with arithmetic, random", false, true, random(&[LOADS, STORES, FP32], 24)),
+    family("warp", "shuffles and votes with arithmetic and loads, random", true, true, random(&[WARP, FP32, INTEGER, LOADS], 24)),
+    family("mma", "matrix products with softmax arithmetic, random", false, true, random(&[MATRIX, FP32, EX2, PACK], 20)),
+    family("mmashared", "matrix products with shared-memory traffic and integer work, random", true, true, random(&[MATRIX, MATRIX_SMALL, LOADS, STORES, INTEGER], 20)),
+];
+
+const fn family(name: &'static str, about: &'static str, held_out: bool, memory: bool, recipe: Recipe) -> Family {
+    Family { name, about, held_out, memory, recipe }
+}
+
+const fn random(ops: &'static [&'static [&'static str]], loops: u32) -> Recipe {
+    Recipe::Random { ops, loops, length: [6, 120], registers: [4, 20] }
+}
+
+/// All generated loops, in order; the same on every machine.
+#[must_use]
+pub fn corpus() -> Vec<LoopSource> {
+    let mut loops = Vec::new();
+    for family in FAMILIES {
+        match family.recipe {
+            Recipe::Compiled => {}
+            Recipe::Chains(groups) => {
+                for (n, op) in groups.iter().flat_map(|g| g.iter()).enumerate() {
+                    for chains in [1, 2, 4, 8] {
+                        loops.push(chain(family, n, op, chains));
+                    }
+                }
+            }
+            Recipe::Random { ops, loops: count, length, registers } => {
+                for n in 0..count {
+                    loops.push(mixed(family, n, ops, length, registers));
+                }
+            }
+        }
+    }
+    loops
+}
+
+/// xorshift64*.
+struct Rng(u64);
+
+impl Rng {
+    fn new(text: &str) -> Self {
+        let hash = blake3::hash(text.as_bytes());
+        let mut seed = [0; 8];
+        seed.copy_from_slice(&hash.as_bytes()[..8]);
+        Self(u64::from_le_bytes(seed) | 1)
+    }
+
+    fn below(&mut self, n: u32) -> u32 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let word = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32;
+        ((word * u64::from(n.max(1))) >> 32) as u32
+    }
+
+    fn between(&mut self, [least, most]: [u32; 2]) -> u32 {
+        least + self.below(most - least + 1)
+    }
+}
+
+/// Slices of shared memory that a loop uses, of 16 bytes a thread each.
+const SHARED_SLICES: u32 = 2;
+const SLICE_BYTES: u32 = 16 * crate::ptx::MAX_THREADS;
+
+fn chain(family: &Family, n: usize, op: &str, chains: u32) -> LoopSource {
+    let name = format!("{}_{n:02}_c{chains}", family.name);
+    // Two more registers are read and never written.
+    let quads = if op.contains("$F4") { chains * 4 } else { chains };
+    let mut l = LoopSource {
+        name,
+        family: family.name,
+        max_threads: 1024,
+        floats: quads + 2,
+        words: chains + 6,
+        doubles: if op.contains("$D") { chains + 2 } else { 0 },
+        shared: if op.contains("%s") { SHARED_SLICES * SLICE_BYTES } else { 0 },
+        body: String::new(),
+    };
+    let repeats = (32 / chains).max(4);
+    for step in 0..repeats * chains {
+        let target = step % chains;
+        let mut pick = |slot: &str| match slot {
+            "F4" => target,
+            "F" | "B" | "D" => target,
+            "f" => quads + (step / chains) % 2,
+            "b" | "d" => chains + (step / chains) % 2,
+            "b2" | "b4" => chains,
+            _ => 0,
+        };
+        push(&mut l.body, op, &mut pick);
+    }
+    l
+}
+
+fn mixed(
+    family: &Family,
+    n: u32,
+    ops: &[&[&str]],
+    length: [u32; 2],
+    registers: [u32; 2],
+) -> LoopSource {
+    let name = format!("{}_{n:02}", family.name);
+    let mut rng = Rng::new(&name);
+    let all: Vec<&str> = ops.iter().flat_map(|g| g.iter().copied()).collect();
+    let uses = |slot: &str| all.iter().any(|op| op.contains(slot));
+    let (floats, words) = (rng.between(registers).next_multiple_of(4), rng.between(registers).max(6));
+    let doubles = if uses("$D") { rng.between([2, 8]) } else { 0 };
+    let shared = if uses("%s") { SHARED_SLICES * SLICE_BYTES } else { 0 };
+    // Each loop leans to some of the operations, so that mixes differ.
+    let weights: Vec<u32> = all.iter().map(|_| rng.below(4).pow(2)).collect();
+    let total: u32 = weights.iter().sum::<u32>().max(1);
+    let mut body = String::new();
+    for _ in 0..rng.between(length) {
+        let mut at = rng.below(total);
+        let op = all.iter().zip(&weights).find_map(|(op, w)| {
+            if at < *w {
+                return Some(*op);
+            }
+            at -= w;
+            None
+        });
+        let op = op.unwrap_or(all[0]);
+        let mut pick = |slot: &str| match slot {
+            "F4" => rng.below(floats / 4),
+            "F" | "f" => rng.below(floats),
+            "D" | "d" => rng.below(doubles),
+            "b4" => rng.below(words - 3),
+            "b2" => rng.below(words - 1),
+            "o" => rng.below(64),
+            _ => rng.below(words),
+        };
+        push(&mut body, op, &mut pick);
+    }
+    LoopSource { name, family: family.name, max_threads: 1024, floats, words, doubles, shared, body }
+}
+
+/// Appends an operation with its slots filled. Capital slots are chosen once for the operation.
+fn push(body: &mut String, op: &str, pick: &mut dyn FnMut(&str) -> u32) {
+    let chosen = [pick("F"), pick("B"), pick("D"), pick("F4")];
+    let list = |letter: char, first: u32, n: u32| {
+        let names: Vec<String> = (first..first + n).map(|i| format!("%{letter}{i}")).collect();
+        format!("{{{}}}", names.join(", "))
+    };
+    body.push_str("  ");
+    let mut parts = op.split('$');
+    body.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        let slot_len = part.chars().take_while(char::is_ascii_alphanumeric).count();
+        let (slot, rest) = part.split_at(slot_len);
+        let text = match slot {
+            "F" => format!("%f{}", chosen[0]),
+            "B" => format!("%b{}", chosen[1]),
+            "D" => format!("%d{}", chosen[2]),
+            "F4" => list('f', chosen[3] * 4, 4),
+            "f" => format!("%f{}", pick("f")),
+            "b" => format!("%b{}", pick("b")),
+            "d" => format!("%d{}", pick("d")),
+            "b1" => list('b', pick("b"), 1),
+            "b2" => list('b', pick("b2"), 2),
+            "b4" => list('b', pick("b4"), 4),
+            _ => (pick("o") % SHARED_SLICES * SLICE_BYTES).to_string(),
+        };
+        body.push_str(&text);
+        body.push_str(rest);
+    }
+    body.push('\n');
+}
