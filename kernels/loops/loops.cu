@@ -269,6 +269,151 @@ struct Welford {
   }
 };
 
+// ---- written after the model's constants were frozen, and timed once ------------------------------------------------
+
+// SwiGLU: x * sigmoid(x) * gate.
+template <int N>
+struct SwiGlu {
+  __device__ __forceinline__ void operator()(float (&x)[2 * N], uint32_t (&w)[N / 2], const float (&c)[4]) const {
+    float y[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      y[i] = __fdividef(x[i], 1.0f + ex2(-1.442695041f * x[i])) * x[N + i];
+      x[i] = fmaf(x[i], c[0], c[1]);
+      x[N + i] = fmaf(x[N + i], c[2], c[3]);
+    }
+#pragma unroll
+    for (int i = 0; i < N; i += 2) w[i / 2] ^= bf16x2(y[i], y[i + 1]);
+  }
+};
+
+// Layer normalisation of N elements, mean and variance in two passes, then scale and shift.
+template <int N>
+struct LayerNorm {
+  __device__ __forceinline__ void operator()(float (&x)[N], uint32_t (&w)[N / 2], const float (&c)[4]) const {
+    float mean = 0.0f, variance = 0.0f;
+#pragma unroll
+    for (int i = 0; i < N; ++i) mean += x[i];
+    mean *= 1.0f / N;
+#pragma unroll
+    for (int i = 0; i < N; ++i) variance = fmaf(x[i] - mean, x[i] - mean, variance);
+    const float scale = rsqrtf(fmaf(variance, 1.0f / N, 1e-5f));
+#pragma unroll
+    for (int i = 0; i < N; ++i) x[i] = fmaf((x[i] - mean) * scale, c[i % 2], c[2 + i % 2]);
+#pragma unroll
+    for (int i = 0; i < N; i += 2) w[i / 2] += bf16x2(x[i], x[i + 1]);
+  }
+};
+
+// A counter-based random number generator: rounds of wide products and exclusive or.
+template <int W>
+struct Philox {
+  __device__ __forceinline__ void operator()(float (&)[1], uint32_t (&w)[4 * W], const float (&)[4]) const {
+#pragma unroll
+    for (int k = 0; k < W; ++k) {
+      uint32_t* v = &w[4 * k];
+#pragma unroll
+      for (int round = 0; round < 3; ++round) {
+        const uint64_t a = static_cast<uint64_t>(v[0]) * 0xd2511f53u, b = static_cast<uint64_t>(v[2]) * 0xcd9e8d57u;
+        const uint32_t n0 = static_cast<uint32_t>(b >> 32) ^ v[1] ^ (0x9e3779b9u * (round + 1));
+        const uint32_t n2 = static_cast<uint32_t>(a >> 32) ^ v[3] ^ (0xbb67ae85u * (round + 1));
+        v[1] = static_cast<uint32_t>(b);
+        v[3] = static_cast<uint32_t>(a);
+        v[0] = n0;
+        v[2] = n2;
+      }
+    }
+  }
+};
+
+// Four-bit weights to half precision by logic and one packed fused multiply-add, then multiplied in.
+template <int W>
+struct Int4 {
+  __device__ __forceinline__ void operator()(float (&x)[2], uint32_t (&w)[2 * W], const float (&c)[4]) const {
+#pragma unroll
+    for (int i = 0; i < W; ++i) {
+      uint32_t part[4], sum = w[W + i];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        part[k] = ((w[i] >> (4 * k)) & 0x000f000fu) | 0x64006400u;
+        asm("{ .reg .b32 t; sub.rn.f16x2 t, %1, %2; fma.rn.f16x2 %0, t, %3, %0; }"
+            : "+r"(sum)
+            : "r"(part[k]), "r"(0x64086408u), "r"(__float_as_uint(c[k % 2])));
+      }
+      w[W + i] = sum;
+      w[i] = w[i] * 5u + part[3];
+    }
+    x[0] = fmaf(x[0], c[2], c[3]);
+  }
+};
+
+// Scores capped by tanh, then the softmax of a row with its sum in two halves.
+template <int N>
+struct Softcap {
+  __device__ __forceinline__ void operator()(float (&x)[N + 2], uint32_t (&w)[N / 4], const float (&c)[4]) const {
+    float s[N], m = x[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      asm("tanh.approx.f32 %0, %1;" : "=f"(s[i]) : "f"(x[i] * c[0]));
+      m = fmaxf(m, s[i]);
+    }
+    const float bias = m * c[1];
+    float even = 0.0f, odd = 0.0f;
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+      s[i] = ex2(fmaf(s[i], c[1], -bias));
+      s[i + 1] = ex2(fmaf(s[i + 1], c[1], -bias));
+      even += s[i];
+      odd += s[i + 1];
+    }
+    x[N + 1] = fmaf(x[N + 1], ex2((x[N] - m) * c[1]), even + odd);
+    x[N] = m;
+#pragma unroll
+    for (int i = 0; i < N; i += 4) w[i / 4] ^= e4m3x4(s[i], s[i + 1], s[i + 2], s[i + 3]);
+#pragma unroll
+    for (int i = 0; i < N; ++i) x[i] = fmaf(x[i], c[2], c[3]);
+  }
+};
+
+// A token's activations to e4m3 with one scale: greatest magnitude, reciprocal, conversion.
+template <int N>
+struct Token8 {
+  __device__ __forceinline__ void operator()(float (&x)[N + 1], uint32_t (&w)[N / 4], const float (&c)[4]) const {
+    float most = 1e-8f;
+#pragma unroll
+    for (int i = 0; i < N; ++i) most = fmaxf(most, fabsf(x[i]));
+    const float scale = __fdividef(448.0f, most);
+#pragma unroll
+    for (int i = 0; i < N; i += 4)
+      w[i / 4] ^= e4m3x4(x[i] * scale, x[i + 1] * scale, x[i + 2] * scale, x[i + 3] * scale);
+    x[N] += most;
+#pragma unroll
+    for (int i = 0; i < N; ++i) x[i] = fmaf(x[i], c[0], c[1]);
+  }
+};
+
+// Two running log-sum-exps merged, as split attention does it.
+template <int N>
+struct Merge {
+  __device__ __forceinline__ void operator()(float (&x)[2 * N + 2], uint32_t (&)[1], const float (&c)[4]) const {
+    float& a = x[2 * N];
+    float& b = x[2 * N + 1];
+    const float m = fmaxf(a, b);
+    const float wa = ex2(a - m), wb = ex2(b - m);
+    float total;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(total) : "f"(wa + wb));
+    const float r = __fdividef(1.0f, wa + wb);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const float both = (x[i] * wa + x[N + i] * wb) * r;
+      x[N + i] = fmaf(x[N + i], c[0], c[1]);
+      x[i] = both;
+    }
+    a = m + total;
+    b = fmaf(b, c[2], c[3]);
+  }
+};
+
 }  // namespace
 
 #define KBT_LOOP(name, threads, n, w, ...)                                                                            \
@@ -319,3 +464,22 @@ KBT_LOOP(bodies_rotary_4, 1024, 10, 4, Rotary<4>{})
 KBT_LOOP(bodies_rotary_12, 1024, 26, 12, Rotary<12>{})
 KBT_LOOP(bodies_welford_2, 1024, 6, 1, Welford<2>{})
 KBT_LOOP(bodies_welford_8, 1024, 24, 1, Welford<8>{})
+
+KBT_LOOP(unseen_swiglu_4, 1024, 8, 2, SwiGlu<4>{})
+KBT_LOOP(unseen_swiglu_8, 1024, 16, 4, SwiGlu<8>{})
+KBT_LOOP(unseen_swiglu_16, 512, 32, 8, SwiGlu<16>{})
+KBT_LOOP(unseen_layernorm_8, 1024, 8, 4, LayerNorm<8>{})
+KBT_LOOP(unseen_layernorm_16, 1024, 16, 8, LayerNorm<16>{})
+KBT_LOOP(unseen_layernorm_32, 512, 32, 16, LayerNorm<32>{})
+KBT_LOOP(unseen_philox_1, 1024, 1, 4, Philox<1>{})
+KBT_LOOP(unseen_philox_3, 1024, 1, 12, Philox<3>{})
+KBT_LOOP(unseen_int4_2, 1024, 2, 4, Int4<2>{})
+KBT_LOOP(unseen_int4_8, 1024, 2, 16, Int4<8>{})
+KBT_LOOP(unseen_softcap_8, 1024, 10, 2, Softcap<8>{})
+KBT_LOOP(unseen_softcap_16, 1024, 18, 4, Softcap<16>{})
+KBT_LOOP(unseen_softcap_32, 512, 34, 8, Softcap<32>{})
+KBT_LOOP(unseen_token8_8, 1024, 9, 2, Token8<8>{})
+KBT_LOOP(unseen_token8_16, 1024, 17, 4, Token8<16>{})
+KBT_LOOP(unseen_token8_32, 512, 33, 8, Token8<32>{})
+KBT_LOOP(unseen_merge_4, 1024, 10, 1, Merge<4>{})
+KBT_LOOP(unseen_merge_12, 1024, 26, 1, Merge<12>{})

@@ -1,11 +1,12 @@
 //! Step 3: reads machine-code listings and says what scheduling headroom they have.
 //!
 //! [`parse`] turns a listing of any known form into [`Function`]s of [`Instruction`]s; [`measure`] counts over
-//! them; [`diff`], [`gate`] and [`lint`] judge; [`outcome::ScheduleOutcome`] is what the ladder's step returns.
+//! them; [`cycles`] predicts what a loop takes; [`diff`], [`gate`] and [`lint`] judge; [`outcome::ScheduleOutcome`] is what the ladder's step returns.
 //! Nothing here runs a tool: who has a cubin or PTX disassembles it first.
 
 mod bound;
 mod control;
+pub mod cycles;
 mod diff;
 mod diff_listings;
 mod gate;

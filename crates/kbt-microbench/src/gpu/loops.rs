@@ -1,7 +1,7 @@
 //! Times the loops of a corpus on the GPU.
 
 use super::runner::{MAX_WARPS, RECORD, elapsed};
-use crate::loops::{INPUTS, LoopModule, MeasuredLoop, MeasuredLoops, PreparedLoop, TRIPS, TripTime, warp_counts};
+use crate::loops::{INPUTS, LoopModule, MeasuredLoop, MeasuredLoops, PreparedLoop, TRIPS, warp_counts};
 use crate::ptx::MAX_THREADS;
 use kbt_gpu::{Args, Buffer, Function, Gpu, GpuError, LaunchShape};
 
@@ -54,9 +54,12 @@ pub fn measure_loops(
         for l in &module.loops {
             progress(&l.name);
             match bench.time(&loaded.function(&l.name)?, l) {
-                Ok(times) => {
-                    measured.loops.push(MeasuredLoop { name: l.name.clone(), digest: l.digest.clone(), times });
-                }
+                Ok((cycles, spread_percent)) => measured.loops.push(MeasuredLoop {
+                    name: l.name.clone(),
+                    digest: l.digest.clone(),
+                    cycles,
+                    spread_percent,
+                }),
                 Err(Failed::Refused(why)) => measured.refused.push((l.name.clone(), why)),
                 Err(Failed::Gpu(e)) => return Err(e),
             }
@@ -77,8 +80,9 @@ impl From<GpuError> for Failed {
 }
 
 impl Bench {
-    fn time(&mut self, function: &Function, l: &PreparedLoop) -> Result<Vec<TripTime>, Failed> {
-        let mut times = Vec::new();
+    /// Cycles a trip by number of warps, and the widest spread.
+    fn time(&mut self, function: &Function, l: &PreparedLoop) -> Result<(Vec<f64>, f64), Failed> {
+        let (mut cycles, mut widest) = (Vec::new(), 0.0f64);
         for warps in warp_counts(l.max_threads) {
             // Once each for the instruction cache.
             self.launch(function, warps, TRIPS[0])?;
@@ -93,14 +97,10 @@ impl Bench {
             if median <= 0.0 {
                 return Err(Failed::Refused(format!("more trips took no longer at {warps} warps")));
             }
-            let spread = (samples[REPEATS - 1] - samples[0]) / median * 100.0;
-            times.push(TripTime {
-                warps,
-                cycles: (median * 1000.0).round() / 1000.0,
-                spread_percent: (spread * 100.0).round() / 100.0,
-            });
+            widest = widest.max((samples[REPEATS - 1] - samples[0]) / median * 100.0);
+            cycles.push((median * 1000.0).round() / 1000.0);
         }
-        Ok(times)
+        Ok((cycles, (widest * 100.0).round() / 100.0))
     }
 
     fn launch(&mut self, function: &Function, warps: u32, trips: u32) -> Result<f64, Failed> {

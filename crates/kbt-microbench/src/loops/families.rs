@@ -13,7 +13,7 @@ pub struct Family {
     pub name: &'static str,
     /// What it is.
     pub about: &'static str,
-    /// Not used in fitting.
+    /// Written after the model's constants were frozen, and timed once.
     pub held_out: bool,
     /// Shared memory and matrix instructions: accesses of other warps matter, errors are larger.
     pub memory: bool,
@@ -37,6 +37,10 @@ pub enum Recipe {
         /// Registers of each file, least and most.
         registers: [u32; 2],
     },
+    /// Each two of the operations, sixteen of both in turn over eight registers.
+    Pairs(&'static [&'static str]),
+    /// One operation over eight registers, so many times a trip.
+    Lengths(&'static str, &'static [u32]),
     /// Kernels of `kernels/loops`, compiled from CUDA C++.
     Compiled,
 }
@@ -121,28 +125,140 @@ const MATRIX: &[&str] = &[
 ];
 const MATRIX_SMALL: &[&str] = &["mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 $F4, $b2, $b1, $F4;"];
 
-/// All families.
-pub const FAMILIES: &[Family] = &[
-    family("chain", "one arithmetic operation in 1 to 8 chains", false, false, Recipe::Chains(&[FP32, SELECT, INTEGER, HALF, FP64])),
-    family("chaincvt", "one conversion or transcendental in 1 to 8 chains", false, false, Recipe::Chains(&[PACK, UNPACK, SLOW_CONVERT, XU])),
-    family("arith", "floating-point and integer arithmetic, random", false, false, random(&[FP32, INTEGER, SELECT], 36)),
-    family("convert", "arithmetic with conversions, random", false, false, random(&[FP32, PACK, UNPACK, INTEGER], 28)),
-    family("exp", "arithmetic with the exponential, random", false, false, random(&[FP32, EX2, FP32, PACK], 28)),
-    family("xu", "everything that the XU does, with arithmetic, random", true, false, random(&[XU, SLOW_CONVERT, FP32, INTEGER], 28)),
-    family("half", "packed half precision with fp32 and conversions, random", true, false, random(&[HALF, FP32, PACK, UNPACK], 28)),
-    family("double", "fp64 with fp32, random", true, false, random(&[FP64, FP32], 8)),
-    family("softmax", "softmax rows from CUDA C++, bf16 and e4m3", true, false, Recipe::Compiled),
-    family("quant", "NVFP4 quantisation of P from CUDA C++, all forms", true, false, Recipe::Compiled),
-    family("bodies", "GELU, normalisation, dequantisation, hashing, rotary embedding from CUDA C++", true, false, Recipe::Compiled),
-    family("chainmem", "one shared-memory, warp or matrix operation in 1 to 8 chains", false, true, Recipe::Chains(&[WARP, LOADS, MATRIX])),
-    family("shared", "shared-memory loads and stores with arithmetic, random", false, true, random(&[LOADS, STORES, FP32], 24)),
-    family("warp", "shuffles and votes with arithmetic and loads, random", true, true, random(&[WARP, FP32, INTEGER, LOADS], 24)),
-    family("mma", "matrix products with softmax arithmetic, random", false, true, random(&[MATRIX, FP32, EX2, PACK], 20)),
-    family("mmashared", "matrix products with shared-memory traffic and integer work, random", true, true, random(&[MATRIX, MATRIX_SMALL, LOADS, STORES, INTEGER], 20)),
+const PAIRED: &[&str] = &[
+    "fma.rn.f32 $F, $F, $f, $f;",
+    "add.rn.f32 $F, $F, $f;",
+    "max.f32 $F, $F, $f;",
+    "lop3.b32 $B, $B, $b, $b, 0x6a;",
+    "shf.l.wrap.b32 $B, $B, $b, 7;",
+    "prmt.b32 $B, $B, $b, 0x2143;",
+    "add.s32 $B, $B, $b;",
+    "mad.lo.s32 $B, $B, $b, $b;",
+    "mul.hi.u32 $B, $B, $b;",
+    "dp4a.s32.s32 $B, $b, $b, $B;",
+    "min.s32 $B, $B, $b;",
+    "fma.rn.f16x2 $B, $B, $b, $b;",
+    "max.f16x2 $B, $B, $b;",
+    "{ .reg .f32 %t; mov.b32 %t, $B; cvt.rn.bf16x2.f32 $B, %t, $f; }",
+    "{ .reg .f32 %t; cvt.rn.f32.s32 %t, $b; add.rn.f32 $F, $F, %t; }",
+    "{ .reg .b16 %lo, %hi; .reg .f32 %t; mov.b32 {%lo, %hi}, $b; cvt.f32.f16 %t, %lo; add.rn.f32 $F, $F, %t; }",
+    "{ .reg .pred %p; setp.lt.f32 %p, $f, $F; selp.f32 $F, $F, $f, %p; }",
+    "ex2.approx.ftz.f32 $F, $F;",
+    "rcp.approx.ftz.f32 $F, $F;",
+    "popc.b32 $B, $B;",
+    "fma.rn.f64 $D, $D, $d, $d;",
+    "{ .reg .b32 %t; shfl.sync.bfly.b32 %t, $b, 2, 31, -1; xor.b32 $B, $B, %t; }",
+    "{ .reg .f32 %t; ld.volatile.shared.f32 %t, [%s+$o]; add.rn.f32 $F, $F, %t; }",
 ];
 
-const fn family(name: &'static str, about: &'static str, held_out: bool, memory: bool, recipe: Recipe) -> Family {
-    Family { name, about, held_out, memory, recipe }
+const FFMA: &[&str] =
+    &["fma.rn.f32 $F, $f, $f, $F;", "fma.rn.f32 $F, $F, $f, $f;", "fma.rn.f32 $F, $f, $F, $f;"];
+const FADD: &[&str] = &["add.rn.f32 $F, $F, $f;", "add.rn.f32 $F, $f, $F;"];
+const FMUL: &[&str] = &["mul.rn.f32 $F, $F, $f;"];
+const LOGIC: &[&str] = &["lop3.b32 $B, $B, $b, $b, 0x6a;", "prmt.b32 $B, $B, $b, 0x2143;"];
+const MULTIPLY: &[&str] = &["mad.lo.s32 $B, $B, $b, $b;", "dp4a.s32.s32 $B, $b, $b, $B;"];
+const HIGH: &[&str] = &["mul.hi.u32 $B, $B, $b;"];
+const FMA_HALF: &[&str] =
+    &["fma.rn.f16x2 $B, $B, $b, $b;", "add.rn.f16x2 $B, $B, $b;", "mul.rn.f16x2 $B, $b, $b;"];
+
+/// Random operations of the families below; what they are made of was chosen before they were timed.
+const ANY_ARITHMETIC: &[&[&str]] = &[FP32, INTEGER, SELECT, HALF, UNPACK];
+const ANY_CONVERSION: &[&[&str]] = &[PACK, UNPACK, SLOW_CONVERT, XU, HALF, FP32];
+const ANY_SHARED: &[&[&str]] = &[LOADS, STORES, WARP, HALF, EX2];
+const ANY_MATRIX: &[&[&str]] = &[MATRIX, MATRIX_SMALL, FP32, HALF, WARP, PACK];
+
+/// All families.
+pub const FAMILIES: &[Family] = &[
+    seen(
+        "chain",
+        "one arithmetic operation in 1 to 8 chains",
+        Recipe::Chains(&[FP32, SELECT, INTEGER, HALF, FP64]),
+    ),
+    seen(
+        "chaincvt",
+        "one conversion or transcendental in 1 to 8 chains",
+        Recipe::Chains(&[PACK, UNPACK, SLOW_CONVERT, XU]),
+    ),
+    seen("arith", "floating-point and integer arithmetic", random(&[FP32, INTEGER, SELECT], 36)),
+    seen("convert", "arithmetic with conversions", random(&[FP32, PACK, UNPACK, INTEGER], 28)),
+    seen("exp", "arithmetic with the exponential", random(&[FP32, EX2, FP32, PACK], 28)),
+    seen(
+        "xu",
+        "everything that the XU does, with arithmetic",
+        random(&[XU, SLOW_CONVERT, FP32, INTEGER], 28),
+    ),
+    seen("half", "packed half precision with fp32 and conversions", random(&[HALF, FP32, PACK, UNPACK], 28)),
+    seen("double", "fp64 with fp32", random(&[FP64, FP32], 8)),
+    seen("softmax", "softmax rows from CUDA C++, bf16 and e4m3", Recipe::Compiled),
+    seen("quant", "NVFP4 quantisation of P from CUDA C++, all forms", Recipe::Compiled),
+    seen("bodies", "GELU, normalisation, dequantisation, hashing, rotary embedding", Recipe::Compiled),
+    seen("pair", "two operations in turn", Recipe::Pairs(PAIRED)),
+    seen(
+        "length",
+        "FFMA over eight registers, bodies of many lengths",
+        Recipe::Lengths("fma.rn.f32 $F, $F, $f, $f;", LENGTHS),
+    ),
+    seen("ffma", "FFMA alone, random operands", random(&[FFMA], 20)),
+    seen("fadd", "FADD alone, random operands", random(&[FADD], 12)),
+    seen("fp32", "fp32 adds, products and FMAs, random operands", random(&[FFMA, FADD, FMUL], 24)),
+    seen("logic", "fp32 with logic, random operands", random(&[FFMA, FADD, LOGIC], 16)),
+    seen("multiply", "fp32 with integer products", random(&[FFMA, FADD, MULTIPLY, MULTIPLY], 16)),
+    seen("high", "fp32 and logic with high products", random(&[FFMA, FADD, LOGIC, HIGH], 16)),
+    seen("fmahalf", "fp32 with packed half precision", random(&[FFMA, FADD, FMA_HALF, FMA_HALF], 16)),
+    seen("light", "fp32 with few exponentials", random(&[FFMA, FADD, FADD, FFMA, FADD, EX2], 16)),
+    memory(seen(
+        "chainmem",
+        "one shared-memory, warp or matrix operation in 1 to 8 chains",
+        Recipe::Chains(&[WARP, LOADS, MATRIX]),
+    )),
+    memory(seen(
+        "shared",
+        "shared-memory loads and stores with arithmetic",
+        random(&[LOADS, STORES, FP32], 24),
+    )),
+    memory(seen(
+        "warp",
+        "shuffles and votes with arithmetic and loads",
+        random(&[WARP, FP32, INTEGER, LOADS], 24),
+    )),
+    memory(seen("mma", "matrix products with softmax arithmetic", random(&[MATRIX, FP32, EX2, PACK], 20))),
+    memory(seen(
+        "mmashared",
+        "matrix products with shared-memory traffic",
+        random(&[MATRIX, MATRIX_SMALL, LOADS, STORES, INTEGER], 20),
+    )),
+    held_out(seen(
+        "unseen",
+        "SwiGLU, layer normalisation, random numbers, int4, softcap and others from CUDA C++",
+        Recipe::Compiled,
+    )),
+    held_out(seen("otherarith", "arithmetic of all kinds", random(ANY_ARITHMETIC, 40))),
+    held_out(seen("otherconv", "conversions and transcendentals of all kinds", random(ANY_CONVERSION, 40))),
+    memory(held_out(seen(
+        "othershared",
+        "shared memory, shuffles, half precision, exponentials",
+        random(ANY_SHARED, 30),
+    ))),
+    memory(held_out(seen(
+        "othermma",
+        "matrix products of two shapes with all kinds of work",
+        random(ANY_MATRIX, 30),
+    ))),
+];
+
+const LENGTHS: &[u32] =
+    &[2, 4, 8, 12, 16, 24, 48, 64, 96, 128, 192, 256, 320, 384, 448, 512, 768, 1024, 1536];
+
+const fn seen(name: &'static str, about: &'static str, recipe: Recipe) -> Family {
+    Family { name, about, held_out: false, memory: false, recipe }
+}
+
+const fn held_out(family: Family) -> Family {
+    Family { held_out: true, ..family }
+}
+
+const fn memory(family: Family) -> Family {
+    Family { memory: true, ..family }
 }
 
 const fn random(ops: &'static [&'static [&'static str]], loops: u32) -> Recipe {
@@ -159,8 +275,22 @@ pub fn corpus() -> Vec<LoopSource> {
             Recipe::Chains(groups) => {
                 for (n, op) in groups.iter().flat_map(|g| g.iter()).enumerate() {
                     for chains in [1, 2, 4, 8] {
-                        loops.push(chain(family, n, op, chains));
+                        let name = format!("{}_{n:02}_c{chains}", family.name);
+                        loops.push(chain(family, name, &[op], chains, (32 / chains).max(4) * chains));
                     }
+                }
+            }
+            Recipe::Pairs(ops) => {
+                for (i, a) in ops.iter().enumerate() {
+                    for (j, b) in ops.iter().enumerate().skip(i + 1) {
+                        let name = format!("{}_{i:02}_{j:02}", family.name);
+                        loops.push(chain(family, name, &[a, b], 8, 32));
+                    }
+                }
+            }
+            Recipe::Lengths(op, lengths) => {
+                for n in lengths {
+                    loops.push(chain(family, format!("{}_{n:04}", family.name), &[op], 8, *n));
                 }
             }
             Recipe::Random { ops, loops: count, length, registers } => {
@@ -201,28 +331,28 @@ impl Rng {
 const SHARED_SLICES: u32 = 2;
 const SLICE_BYTES: u32 = 16 * crate::ptx::MAX_THREADS;
 
-fn chain(family: &Family, n: usize, op: &str, chains: u32) -> LoopSource {
-    let name = format!("{}_{n:02}_c{chains}", family.name);
+fn chain(family: &Family, name: String, ops: &[&str], chains: u32, steps: u32) -> LoopSource {
+    let uses = |slot: &str| ops.iter().any(|op| op.contains(slot));
     // Two more registers are read and never written.
-    let quads = if op.contains("$F4") { chains * 4 } else { chains };
+    let quads = if uses("$F4") { chains * 4 } else { chains };
     let mut l = LoopSource {
         name,
         family: family.name,
         max_threads: 1024,
         floats: quads + 2,
         words: chains + 6,
-        doubles: if op.contains("$D") { chains + 2 } else { 0 },
-        shared: if op.contains("%s") { SHARED_SLICES * SLICE_BYTES } else { 0 },
+        doubles: if uses("$D") { chains + 2 } else { 0 },
+        shared: if uses("%s") { SHARED_SLICES * SLICE_BYTES } else { 0 },
         body: String::new(),
     };
-    let repeats = (32 / chains).max(4);
-    for step in 0..repeats * chains {
-        let target = step % chains;
+    for step in 0..steps {
+        let op = ops[step as usize % ops.len()];
+        let turn = step / ops.len() as u32;
+        let target = turn % chains;
         let mut pick = |slot: &str| match slot {
-            "F4" => target,
-            "F" | "B" | "D" => target,
-            "f" => quads + (step / chains) % 2,
-            "b" | "d" => chains + (step / chains) % 2,
+            "F" | "B" | "D" | "F4" => target,
+            "f" => quads + (turn / chains) % 2,
+            "b" | "d" => chains + (turn / chains) % 2,
             "b2" | "b4" => chains,
             _ => 0,
         };
@@ -231,13 +361,7 @@ fn chain(family: &Family, n: usize, op: &str, chains: u32) -> LoopSource {
     l
 }
 
-fn mixed(
-    family: &Family,
-    n: u32,
-    ops: &[&[&str]],
-    length: [u32; 2],
-    registers: [u32; 2],
-) -> LoopSource {
+fn mixed(family: &Family, n: u32, ops: &[&[&str]], length: [u32; 2], registers: [u32; 2]) -> LoopSource {
     let name = format!("{}_{n:02}", family.name);
     let mut rng = Rng::new(&name);
     let all: Vec<&str> = ops.iter().flat_map(|g| g.iter().copied()).collect();

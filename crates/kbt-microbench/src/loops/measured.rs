@@ -2,6 +2,7 @@
 
 use kbt_evidence::Provenance;
 use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
 
 /// A run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -13,11 +14,11 @@ pub struct MeasuredLoops {
     pub compiler: String,
     /// The card, the command, the date.
     pub provenance: Provenance,
-    /// The loops, in the corpus' order.
-    pub loops: Vec<MeasuredLoop>,
     /// Loops without a time, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<(String, String)>,
+    /// The loops, in the corpus' order.
+    pub loops: Vec<MeasuredLoop>,
 }
 
 /// One loop.
@@ -28,23 +29,58 @@ pub struct MeasuredLoop {
     pub name: String,
     /// The digest of its instructions' encodings, 16 hex digits: a time belongs to this machine code alone.
     pub digest: String,
-    /// Its times.
-    pub times: Vec<TripTime>,
-}
-
-/// The time of one trip.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TripTime {
-    /// Warps each scheduler ran.
-    pub warps: u32,
-    /// Cycles until all of them had made one more trip, the median over the SMs and repeats.
-    pub cycles: f64,
-    /// Largest less smallest over the repeats, relative to the median, in percent.
+    /// Cycles until each warp has made one more trip, for 1, 2, 3 .. warps a scheduler: the median over the SMs and
+    /// the repeats.
+    pub cycles: Vec<f64>,
+    /// Largest less smallest over the repeats, relative to the median, in percent: of the worst number of warps.
     pub spread_percent: f64,
 }
 
 impl MeasuredLoops {
     /// The schema this version writes.
     pub const SCHEMA: &'static str = "kbt.loops/1";
+
+    /// The file, one line a loop.
+    pub fn to_yaml(&self) -> Result<String, serde_yaml::Error> {
+        let head = Self { loops: Vec::new(), ..self.clone() };
+        let mut text = serde_yaml::to_string(&head)?.replace("loops: []\n", "loops:\n");
+        for l in &self.loops {
+            let cycles: Vec<String> = l.cycles.iter().map(f64::to_string).collect();
+            // Writing to a String cannot fail.
+            let _ = writeln!(
+                text,
+                "- {{name: {}, digest: '{}', spread_percent: {}, cycles: [{}]}}",
+                l.name,
+                l.digest,
+                l.spread_percent,
+                cycles.join(", ")
+            );
+        }
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_reads_back_as_it_was() {
+        let measured = MeasuredLoops {
+            schema: MeasuredLoops::SCHEMA.to_owned(),
+            compiler: "ptxas 13.0.88".to_owned(),
+            provenance: Provenance::measured("run", "card", "2026-11-30"),
+            refused: vec![("a".to_owned(), "ptxas left no loop".to_owned())],
+            loops: vec![MeasuredLoop {
+                name: "chain_00_c1".to_owned(),
+                digest: "0123456789012345".to_owned(),
+                cycles: vec![44.0, 70.25],
+                spread_percent: 0.12,
+            }],
+        };
+        assert_eq!(serde_yaml::from_str::<MeasuredLoops>(&measured.to_yaml().unwrap()).unwrap(), measured);
+        let none = MeasuredLoops { loops: Vec::new(), ..measured };
+        let yaml = none.to_yaml().unwrap();
+        assert!(serde_yaml::from_str::<serde_yaml::Value>(&yaml).is_ok(), "{yaml}");
+    }
 }

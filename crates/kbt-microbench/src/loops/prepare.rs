@@ -48,16 +48,17 @@ pub struct CompiledLoops<'a> {
     pub ptx: &'a [u8],
 }
 
-/// The generated corpus for `arch`, and `compiled` loops beside it; on all cores.
+/// The generated families for `arch` that `only` takes, and `compiled` loops beside them; on all cores.
 pub fn prepare(
     arch: Arch,
     tools: &Toolchain,
+    only: &dyn Fn(&str) -> bool,
     compiled: &[CompiledLoops<'_>],
 ) -> Result<Vec<LoopModule>, ToolError> {
     // Asked once here, so that a missing tool is one error.
     tools.path(Tool::Ptxas)?;
     tools.path(Tool::Nvdisasm)?;
-    let corpus = corpus();
+    let corpus: Vec<LoopSource> = corpus().into_iter().filter(|l| only(l.family)).collect();
     let jobs: Vec<&[LoopSource]> = corpus.chunks(BATCH).collect();
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
@@ -92,9 +93,8 @@ fn assemble(arch: Arch, tools: &Toolchain, loops: &[LoopSource]) -> Result<LoopM
     let assembled = tools.ptxas(module(arch, loops).as_bytes(), arch, &PtxasOptions::default())?;
     let text = tools.disassemble(&assembled.cubin, &NvdisasmOptions { hex: true, ..Default::default() })?;
     let entries: Vec<(String, u32)> = loops.iter().map(|l| (l.name.clone(), l.max_threads)).collect();
-    let family = |name: &str| {
-        loops.iter().find(|l| l.name == name).map_or_else(String::new, |l| l.family.to_owned())
-    };
+    let family =
+        |name: &str| loops.iter().find(|l| l.name == name).map_or_else(String::new, |l| l.family.to_owned());
     Ok(find_loops(assembled.cubin, &text, &entries, family))
 }
 

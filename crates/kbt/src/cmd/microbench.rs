@@ -262,11 +262,13 @@ fn table(args: &TableArgs) -> Outcome {
 }
 
 /// A profile from a file, standard input, or by the name of an embedded one. What was measured becomes recorded.
-fn load(path: &Path) -> Result<DeviceProfile, Failure> {
+pub(crate) fn load(path: &Path) -> Result<DeviceProfile, Failure> {
     let name = path.to_string_lossy();
     if path.as_os_str() != "-"
         && !path.exists()
-        && let Some(profile) = embedded_profile(name.strip_prefix("recorded:").unwrap_or(&name))
+        && let Some(profile) = embedded_profile(
+            name.strip_prefix("recorded:").or_else(|| name.strip_prefix("model:")).unwrap_or(&name),
+        )
     {
         return Ok(profile?);
     }

@@ -1,5 +1,6 @@
 //! `kbt sass`: metrics, diff, gate, lint and register sweeps of machine code.
 
+mod cycles;
 mod gate;
 mod input;
 mod regs;
@@ -24,6 +25,10 @@ enum Command {
     #[command(after_help = "Example:\n  nvdisasm -c -hex k.cubin | kbt sass metrics - --format json\n  \
                             kbt sass metrics k.ptx --arch sm_103a --units MUFU,F2FP --region '^loop:'")]
     Metrics(MetricsArgs),
+    /// Predict what a trip of each loop takes, by number of warps, what binds it and what another order could gain.
+    #[command(after_help = "Example:\n  kbt sass cycles k.cubin --device h200-sxm --warps 1,2,4\n  \
+                            kbt sass cycles k.ptx --arch sm_103a --device model:sm_103a --format json")]
+    Cycles(cycles::CyclesArgs),
     /// Compare two versions of a kernel: identical, control fields only, reordered, or changed (exit 1 if not
     /// identical).
     #[command(after_help = "Example:\n  kbt sass diff old.cubin new.cubin --function softmax")]
@@ -126,6 +131,7 @@ struct LintArgs {
 pub(crate) fn run(args: Args) -> Outcome {
     match args.command {
         Command::Metrics(args) => metrics(args),
+        Command::Cycles(args) => cycles::run(&args),
         Command::Diff(args) => diff(args),
         Command::Gate(args) => gate::run(args),
         Command::Lint(args) => lint(args),

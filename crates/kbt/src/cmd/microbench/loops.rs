@@ -1,13 +1,13 @@
 //! `kbt microbench loops`: the corpus that the static cycle model is tested on.
 
-use super::{progress, tool_failure, tools};
-use crate::output::{Failure, Outcome, emit};
+use super::{load, progress, tool_failure, tools};
+use crate::output::{Failure, Format, Outcome, emit, print, read_input};
 use kbt_device::{Arch, DeviceChoice};
 use kbt_kernels::cache::Cache;
 use kbt_kernels::variant::Variant;
 use kbt_microbench::gpu::measure_loops;
-use kbt_microbench::loops::{CompiledLoops, LoopModule, prepare};
-use kbt_toolchain::{NvdisasmOptions, Tool, Toolchain};
+use kbt_microbench::loops::{CompiledLoops, LoopModule, LoopScore, MeasuredLoops, prepare, score};
+use kbt_toolchain::{NvdisasmOptions, Toolchain};
 use std::path::PathBuf;
 
 #[derive(clap::Args)]
@@ -20,6 +20,9 @@ pub(crate) struct Args {
 enum Command {
     /// Time every loop on a live GPU, at each number of warps that its registers allow.
     Run(RunArgs),
+    /// Compare the static cycle model with the times of a run.
+    #[command(after_help = "Example: kbt microbench loops score loops.yaml --device recorded:h200-sxm")]
+    Score(ScoreArgs),
     /// Write the listings of the corpus, one file a module.
     Write(WriteArgs),
 }
@@ -32,6 +35,19 @@ struct RunArgs {
     /// Where the times go.
     #[arg(long, value_name = "LOOPS.yaml")]
     out: PathBuf,
+}
+
+#[derive(clap::Args)]
+struct ScoreArgs {
+    /// What `run` wrote.
+    #[arg(value_name = "LOOPS.yaml")]
+    loops: PathBuf,
+    /// The profile that the model takes its rates from: recorded:NAME, model:ARCH, or a profile file.
+    #[arg(long, default_value = "h200-sxm")]
+    device: PathBuf,
+    /// How results are printed.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
 }
 
 #[derive(clap::Args)]
@@ -48,6 +64,7 @@ pub(super) fn run(args: Args) -> Outcome {
     match args.command {
         Command::Run(args) => measure(&args),
         Command::Write(args) => write(&args),
+        Command::Score(args) => score_loops(&args),
     }
 }
 
@@ -56,9 +73,8 @@ pub(super) fn modules(arch: Arch, tools: &Toolchain) -> Result<(Vec<LoopModule>,
     let variant = Variant::new("loops/loops.cu").for_arch(arch);
     let built = Cache::from_env().obtain(&variant, Some(tools))?;
     let compiled = CompiledLoops { cubin: &built.cubin, ptx: &built.ptx };
-    let modules = prepare(arch, tools, &[compiled]).map_err(tool_failure)?;
-    let ptxas = tools.version(Tool::Ptxas).map_err(tool_failure)?;
-    Ok((modules, format!("{}, ptxas {ptxas} for {arch}", built.compiler)))
+    let modules = prepare(arch, tools, &|_| true, &[compiled]).map_err(tool_failure)?;
+    Ok((modules, format!("{} for {arch}", built.compiler)))
 }
 
 fn measure(args: &RunArgs) -> Outcome {
@@ -68,9 +84,27 @@ fn measure(args: &RunArgs) -> Outcome {
     let (modules, compiler) = modules(Arch::SM_90A, &tools()?)?;
     let measured = measure_loops(ordinal, &modules, &compiler, "kbt microbench loops run", &progress)?;
     progress("");
-    let yaml = serde_yaml::to_string(&measured)?;
+    let yaml = measured.to_yaml()?;
     std::fs::write(&args.out, yaml).map_err(|e| Failure::input(format!("{}: {e}", args.out.display())))?;
     emit(&format!("{} loops timed, {} refused\n", measured.loops.len(), measured.refused.len()))
+}
+
+fn score_loops(args: &ScoreArgs) -> Outcome {
+    let name = args.loops.display().to_string();
+    let measured: MeasuredLoops = serde_yaml::from_slice(&read_input(&args.loops)?).map_err(|e| {
+        Failure::input(format!("{name}: {e}; expected what `kbt microbench loops run` wrote"))
+    })?;
+    let profile = load(&args.device)?;
+    let arch = profile.arch;
+    let (modules, compiler) = modules(arch, &tools()?)?;
+    let outcome = score(&measured, &modules, arch, &profile, &compiler);
+    if outcome.families.is_empty() {
+        return Err(Failure::Refused(format!(
+            "{name}: timed with {}, and no loop has the same machine code when {compiler} compiles it",
+            measured.compiler
+        )));
+    }
+    print(args.format, &outcome, LoopScore::render_text)
 }
 
 fn write(args: &WriteArgs) -> Outcome {
@@ -81,11 +115,18 @@ fn write(args: &WriteArgs) -> Outcome {
     let mut text = String::new();
     for (n, module) in modules.iter().enumerate() {
         let path = args.dir.join(format!("loops_{n:02}.sass"));
-        let listing =
-            tools.disassemble(&module.cubin, &NvdisasmOptions { hex: true, ..Default::default() }).map_err(tool_failure)?;
+        let listing = tools
+            .disassemble(&module.cubin, &NvdisasmOptions { hex: true, ..Default::default() })
+            .map_err(tool_failure)?;
         std::fs::write(&path, listing).map_err(|e| failed(&path, e))?;
         for l in &module.loops {
-            text.push_str(&format!("{:24} {:10} {:5} instructions {:4} registers\n", l.name, l.family, l.body.len(), l.registers));
+            text.push_str(&format!(
+                "{:24} {:10} {:5} instructions {:4} registers\n",
+                l.name,
+                l.family,
+                l.body.len(),
+                l.registers
+            ));
         }
         for (name, why) in &module.refused {
             text.push_str(&format!("{name:24} refused: {why}\n"));
