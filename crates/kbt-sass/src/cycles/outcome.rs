@@ -155,9 +155,12 @@ fn model(
     if let Some(cycles) = global_latency.filter(|_| any(super::machine::MAY_MISS)) {
         assumptions.push(format!("a load that may miss takes {cycles} cycles, as stated"));
     }
-    assumptions.extend(
-        model.assumed().map(|(opcode, taken)| format!("{opcode} has no rate in the profile: {taken}")),
-    );
+    let mut taken: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (opcode, cycles) in model.assumed() {
+        taken.entry(cycles).or_default().push(opcode);
+    }
+    let named = taken.iter().map(|(cycles, all)| format!("no rate in the profile, {cycles}: {}", all.join(", ")));
+    assumptions.extend(named);
     Ok(LoopCycles {
         function: function.name.clone(),
         name: String::new(),
