@@ -2,7 +2,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool prints")]
 
 use clap::{Parser, Subcommand, ValueEnum};
-use kbt_frame::{Missing, compare, export};
+use kbt_frame::{Missing, Written, compare, export, trace_rows};
 use std::error::Error;
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
@@ -26,6 +26,13 @@ enum Command {
         /// Where to; the run's own folder `tables` if absent.
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
+    },
+    /// Write the rows of a trace that standard input holds as one Parquet file; `kbt trace export` calls it.
+    #[command(after_help = "Example: kbt trace export run.kbttrace --to parquet -o run.parquet")]
+    Trace {
+        /// The file to write.
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
     },
     /// Join two runs and print what differs, against the spread. Differences are no failure: exit 0.
     #[command(after_help = "Example: kbt-frame compare runs/before runs/after")]
@@ -69,17 +76,11 @@ fn run(command: Command) -> Result<String, Box<dyn Error>> {
             for (why, tables) in by_reason(&exported.missing) {
                 eprintln!("kbt-frame: no {}: {why}", tables.join(", "));
             }
-            let line = |w: &kbt_frame::Written| {
-                let rows = if w.rows == 1 { "row" } else { "rows" };
-                format!(
-                    "{}: {} {rows} of {} columns; a row is {}\n",
-                    w.path.display(),
-                    w.rows,
-                    w.columns,
-                    w.about
-                )
-            };
             Ok(exported.written.iter().map(line).collect())
+        }
+        Command::Trace { out } => {
+            let written = trace_rows(&mut std::io::stdin().lock(), "standard input", &out)?;
+            Ok(line(&written))
         }
         Command::Compare { before, after, format, all } => {
             let found = compare(&before, &after)?;
@@ -89,6 +90,11 @@ fn run(command: Command) -> Result<String, Box<dyn Error>> {
             }
         }
     }
+}
+
+fn line(w: &Written) -> String {
+    let rows = if w.rows == 1 { "row" } else { "rows" };
+    format!("{}: {} {rows} of {} columns; a row is {}\n", w.path.display(), w.rows, w.columns, w.about)
 }
 
 /// The tables that are missing for one reason, together.

@@ -164,7 +164,7 @@ impl Table {
 }
 
 impl Column {
-    fn to_polars(&self) -> PolarsColumn {
+    pub(crate) fn to_polars(&self) -> PolarsColumn {
         let name = PlSmallStr::from_str(&self.name);
         match &self.cells {
             Cells::Text(cells) => PolarsColumn::new(name, cells),

@@ -11,12 +11,26 @@ use std::collections::BTreeSet;
 pub struct Change {
     /// The role.
     pub role: String,
-    /// The metric: `period`, `busy`, `slack`, `wait NAME` or `event NAME`, a step's mean.
+    /// The metric: `period`, `busy`, `slack`, `wait NAME` and `event NAME` are a step's mean; `period p90`, `prologue`,
+    /// `tail` and `round trip NAME` are what their names say, the last three as medians.
     pub metric: String,
     /// In the first trace.
     pub a_cycles: Option<f64>,
     /// In the second.
     pub b_cycles: Option<f64>,
+    /// The second over the first, minus one; `None` where either is missing or the first is 0.
+    pub change_percent: Option<f64>,
+}
+
+/// How full a ring of buffers is in both traces.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RingChange {
+    /// The ring; as a metric of a gate it is `ring NAME`.
+    pub name: String,
+    /// Mean slots taken in the first trace.
+    pub a_slots: Option<f64>,
+    /// In the second.
+    pub b_slots: Option<f64>,
     /// The second over the first, minus one; `None` where either is missing or the first is 0.
     pub change_percent: Option<f64>,
 }
@@ -30,34 +44,79 @@ pub struct TraceDiff {
     pub provenance: Provenance,
     /// Metrics, by role in the order of the first trace.
     pub changes: Vec<Change>,
+    /// How full the rings of buffers are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rings: Vec<RingChange>,
+    /// What the gates forbid or cannot judge; set by [`TraceDiff::judge`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub violations: Vec<String>,
     /// What makes the two unlike beyond their numbers.
     pub notes: Vec<String>,
 }
 
-/// A limit on how much a metric may grow.
+/// What a metric may be at most.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Limit {
+    /// This much more than in the first trace, in percent of it.
+    Growth(f64),
+    /// This value in the second trace, in cycles; for a ring in slots.
+    Value(f64),
+}
+
+/// A limit on a metric of one role, or of every role that has it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gate {
-    /// The metric, as [`Change::metric`] names it.
+    /// The role; `None` for all.
+    pub role: Option<String>,
+    /// The metric, as [`Change::metric`] names it, or `ring NAME`.
     pub metric: String,
-    /// Growth allowed, in percent.
-    pub percent: f64,
+    /// The limit.
+    pub limit: Limit,
 }
 
 impl std::str::FromStr for Gate {
     type Err = TraceError;
 
     fn from_str(text: &str) -> Result<Self, TraceError> {
+        let number = |text: &str, unit: &str| {
+            let text = text.trim();
+            let value = text.strip_suffix(unit).unwrap_or(text).trim().parse().ok()?;
+            f64::is_finite(value).then_some(value)
+        };
         let parse = || {
-            let (metric, percent) = text.split_once('=')?;
-            let percent: f64 = percent.trim().trim_end_matches('%').trim().parse().ok()?;
-            (!metric.trim().is_empty() && percent.is_finite())
-                .then(|| Self { metric: metric.trim().to_owned(), percent })
+            let (what, limit) = match text.split_once("<=") {
+                Some((what, value)) => (what, Limit::Value(number(value, "clk")?)),
+                None => {
+                    let (what, percent) = text.split_once('=')?;
+                    (what, Limit::Growth(number(percent, "%")?))
+                }
+            };
+            let (role, metric) = match what.split_once(':') {
+                Some((role, metric)) => (Some(role.trim().to_owned()), metric.trim()),
+                None => (None, what.trim()),
+            };
+            let named = !metric.is_empty() && role.as_ref().is_none_or(|role| !role.is_empty());
+            named.then(|| Self { role, metric: metric.to_owned(), limit })
         };
         parse().ok_or_else(|| TraceError::Argument {
             what: "gate",
             found: text.to_owned(),
-            accepted: "METRIC=PERCENT, for example period=3 or 'wait P_full1=10'".into(),
+            accepted: "METRIC=PERCENT of growth or METRIC<=CYCLES, each with `ROLE:` in front for one role: period=3, \
+                       'wait P_full1=10', 'Softmax0: busy<=2500'"
+                .into(),
         })
+    }
+}
+
+impl std::fmt::Display for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(role) = &self.role {
+            write!(f, "{role}: ")?;
+        }
+        match self.limit {
+            Limit::Growth(percent) => write!(f, "{}={percent}", self.metric),
+            Limit::Value(value) => write!(f, "{}<={value}", self.metric),
+        }
     }
 }
 
@@ -67,12 +126,30 @@ pub fn diff(a: &TraceOutcome, b: &TraceOutcome) -> TraceDiff {
     let mut names: Vec<&str> = a.roles.iter().map(|r| r.name.as_str()).collect();
     names.extend(b.roles.iter().map(|r| r.name.as_str()).filter(|n| a.role(n).is_none()));
     let changes = names.iter().flat_map(|name| role(name, a.role(name), b.role(name))).collect();
+    let slots = |outcome: &TraceOutcome, name: &str| {
+        outcome.rings.iter().find(|r| r.name == name).map(|r| r.mean_slots)
+    };
+    let known: BTreeSet<&str> = a.rings.iter().chain(&b.rings).map(|r| r.name.as_str()).collect();
+    let rings = known.into_iter().map(|name| {
+        let (a_slots, b_slots) = (slots(a, name), slots(b, name));
+        RingChange { name: name.to_owned(), a_slots, b_slots, change_percent: percent(a_slots, b_slots) }
+    });
     let mut notes = Vec::new();
     if a.trace.level != b.trace.level {
         notes.push("the levels differ: part of each change is the tracer's".to_owned());
     }
     if a.trace.format != b.trace.format {
         notes.push("the recorders differ: part of each change is theirs".to_owned());
+    }
+    let counted =
+        |outcome: &TraceOutcome, name: &str| outcome.rings.iter().find(|r| r.name == name).map(|r| r.counted);
+    for ring in &a.rings {
+        if counted(b, &ring.name).is_some_and(|other| other != ring.counted) {
+            notes.push(format!(
+                "ring {}: the traces count it differently, by arrivals and by waits",
+                ring.name
+            ));
+        }
     }
     for (which, outcome) in [("first", a), ("second", b)] {
         if !outcome.absolute.is_accepted() {
@@ -84,22 +161,39 @@ pub fn diff(a: &TraceOutcome, b: &TraceOutcome) -> TraceDiff {
         schema: "kbt.trace-diff/1".into(),
         provenance: Provenance::computed("one trace beside the other", inputs),
         changes,
+        rings: rings.collect(),
+        violations: Vec::new(),
         notes,
     }
 }
 
+fn percent(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    match (a?, b?) {
+        (0.0, 0.0) => Some(0.0),
+        (0.0, _) => None,
+        (a, b) => Some(100.0 * (b - a) / a),
+    }
+}
+
 fn role(name: &str, a: Option<&RoleStats>, b: Option<&RoleStats>) -> Vec<Change> {
-    let metrics = |r: Option<&RoleStats>| {
-        let mut found = Vec::new();
-        if let Some(r) = r {
-            found.push(("period".to_owned(), r.mean_period_cycles));
-            found.push(("busy".to_owned(), r.busy_cycles));
-            found.push(("slack".to_owned(), r.slack_cycles));
-            found.extend(r.waits.iter().map(|w| (format!("wait {}", w.on), w.cycles)));
-            found.extend(r.events.iter().map(|e| (format!("event {}", e.name), e.cycles)));
-        }
-        found
-    };
+    let metrics =
+        |r: Option<&RoleStats>| {
+            let mut found = Vec::new();
+            if let Some(r) = r {
+                found.push(("period".to_owned(), r.mean_period_cycles));
+                found.push(("period p90".to_owned(), r.period_cycles.map(|p| p.p90)));
+                found.push(("busy".to_owned(), r.busy_cycles));
+                found.push(("slack".to_owned(), r.slack_cycles));
+                found.push(("prologue".to_owned(), r.prologue_cycles));
+                found.push(("tail".to_owned(), r.tail_cycles));
+                found.extend(r.waits.iter().map(|w| (format!("wait {}", w.on), w.cycles)));
+                found.extend(r.waits.iter().filter_map(|w| {
+                    Some((format!("round trip {}", w.on), Some(w.round_trip_cycles?.median)))
+                }));
+                found.extend(r.events.iter().map(|e| (format!("event {}", e.name), e.cycles)));
+            }
+            found
+        };
     let (a, b) = (metrics(a), metrics(b));
     let mut seen = BTreeSet::new();
     let of =
@@ -108,37 +202,85 @@ fn role(name: &str, a: Option<&RoleStats>, b: Option<&RoleStats>) -> Vec<Change>
     names
         .map(|metric| {
             let (a_cycles, b_cycles) = (of(&a, &metric), of(&b, &metric));
-            let both = a_cycles.zip(b_cycles).filter(|(a, _)| *a != 0.0);
-            let change_percent = both.map(|(a, b)| 100.0 * (b - a) / a);
+            let change_percent = percent(a_cycles, b_cycles);
             Change { role: name.to_owned(), metric, a_cycles, b_cycles, change_percent }
         })
         .collect()
 }
 
+/// Role, metric, both values and the change.
+type Judged<'a> = (Option<&'a str>, String, Option<f64>, Option<f64>, Option<f64>);
+
+impl Limit {
+    /// Why these values are over the limit, or cannot be held against it.
+    fn forbids(self, (a, b): (Option<f64>, Option<f64>), percent: Option<f64>) -> Option<String> {
+        match (self, b, percent) {
+            (_, None, _) => Some("not in the second trace, so that the gate cannot be judged".into()),
+            (Self::Growth(_), _, _) if a.is_none() => {
+                Some("not in the first trace, so that the gate cannot be judged".into())
+            }
+            (Self::Growth(_), Some(b), None) => Some(format!("from 0 to {b:.2}, which no percentage tells")),
+            (Self::Growth(limit), _, Some(p)) => {
+                (p > limit).then(|| format!("{p:+.2} %, allowed {limit:+.2} %"))
+            }
+            (Self::Value(limit), Some(b), _) => {
+                (b > limit).then(|| format!("{b:.2}, allowed at most {limit:.2}"))
+            }
+        }
+    }
+}
+
 impl TraceDiff {
-    /// Changes that a gate forbids. A gate whose metric neither trace has is an error.
+    /// Judges every gate and keeps what it forbids in [`TraceDiff::violations`]. Where a role has the metric in one
+    /// trace alone, or its growth cannot be told, that is a violation too: a gate never passes for want of a number.
     ///
     /// # Errors
-    /// If no role has the metric in both traces.
-    pub fn violations(&self, gates: &[Gate]) -> Result<Vec<String>, TraceError> {
+    /// If no role has the metric in either trace.
+    pub fn judge(&mut self, gates: &[Gate]) -> Result<(), TraceError> {
         let mut found = Vec::new();
         for gate in gates {
-            let of_gate = self.changes.iter().filter(|c| c.metric == gate.metric);
-            let changes: Vec<_> = of_gate.filter_map(|c| Some((c, c.change_percent?))).collect();
-            if changes.is_empty() {
-                let metrics: BTreeSet<_> = self.changes.iter().map(|c| c.metric.as_str()).collect();
-                return Err(TraceError::Argument {
-                    what: "gate",
-                    found: gate.metric.clone(),
-                    accepted: metrics.into_iter().collect::<Vec<_>>().join(", "),
-                });
+            let mut seen = false;
+            for (role, metric, a, b, percent) in self.judged() {
+                let meant = gate.role.as_deref().is_none_or(|wanted| role == Some(wanted));
+                if !meant || gate.metric != metric || (a.is_none() && b.is_none()) {
+                    continue;
+                }
+                seen = true;
+                let what = role.map_or_else(|| metric.clone(), |role| format!("{role} {metric}"));
+                found.extend(gate.limit.forbids((a, b), percent).map(|why| format!("{what}: {why}")));
             }
-            let over = changes.into_iter().filter(|(_, percent)| *percent > gate.percent);
-            found.extend(over.map(|(c, percent)| {
-                format!("{} {}: {percent:+.2} %, allowed {:+.2} %", c.role, c.metric, gate.percent)
-            }));
+            if !seen {
+                return Err(self.unknown(gate));
+            }
         }
-        Ok(found)
+        self.violations = found;
+        Ok(())
+    }
+
+    /// Every number that a gate can be about: role, metric, both values, change.
+    fn judged(&self) -> impl Iterator<Item = Judged<'_>> {
+        let rings = self.rings.iter();
+        let rings = rings.map(|r| (None, format!("ring {}", r.name), r.a_slots, r.b_slots, r.change_percent));
+        let roles = self.changes.iter();
+        let roles = roles
+            .map(|c| (Some(c.role.as_str()), c.metric.clone(), c.a_cycles, c.b_cycles, c.change_percent));
+        roles.chain(rings)
+    }
+
+    fn unknown(&self, gate: &Gate) -> TraceError {
+        let known = self.judged().filter(|(_, _, a, b, _)| a.is_some() || b.is_some());
+        let metrics: BTreeSet<String> = match &gate.role {
+            Some(role) if !self.changes.iter().any(|c| c.role == *role) => {
+                self.changes.iter().map(|c| format!("{}: …", c.role)).collect()
+            }
+            Some(role) => known.filter(|j| j.0 == Some(role)).map(|j| format!("{role}: {}", j.1)).collect(),
+            None => known.map(|j| j.1).collect(),
+        };
+        TraceError::Argument {
+            what: "gate",
+            found: gate.to_string(),
+            accepted: metrics.into_iter().collect::<Vec<_>>().join(", "),
+        }
     }
 
     /// One line a metric.
@@ -155,6 +297,12 @@ impl TraceDiff {
                 cycles(c.a_cycles),
                 cycles(c.b_cycles)
             );
+        }
+        for r in &self.rings {
+            let slots = |s: Option<f64>| s.map_or_else(|| "-".into(), |s| format!("{s:.2}"));
+            let change = r.change_percent.map_or_else(String::new, |p| format!("{p:+.2} %"));
+            let (a, b) = (slots(r.a_slots), slots(r.b_slots));
+            out += &format!("{:<12} {:<20} {a:>10} -> {b:>10} slots  {change}\n", "ring", r.name);
         }
         self.notes.iter().for_each(|note| out += &format!("note: {note}\n"));
         out

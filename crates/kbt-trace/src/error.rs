@@ -45,6 +45,9 @@ pub enum TraceError {
         /// Line, column and reason.
         source: serde_json::Error,
     },
+    /// A tensor file that cannot be read; the message names the file.
+    #[error(transparent)]
+    Tensor(#[from] kbt_tensor::TensorError),
     /// The unit of the time stamps cannot be told.
     #[error(
         "{name}: the unit of its time stamps is ambiguous: {why}; say which with --unit us, --unit ns or --unit cycles"

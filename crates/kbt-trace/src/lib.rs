@@ -46,6 +46,7 @@ pub mod observe;
 pub mod outcome;
 mod problem;
 mod read;
+mod rings;
 mod text;
 mod verdicts;
 

@@ -358,8 +358,8 @@ pub struct CtaTrace {
     pub lanes: Vec<Lane>,
 }
 
-/// A trace being read, one CTA at a time, so that its size does not matter.
-pub trait Source {
+/// A trace being read, one CTA at a time, so that its size does not matter. It may be read from any thread.
+pub trait Source: Send {
     /// What it says of itself.
     fn info(&self) -> &TraceInfo;
 

@@ -62,6 +62,8 @@ kinds! {
     StepGuessed, "the recorder names no step; the role's most frequent wait or event was taken";
     /// The unit was deduced.
     UnitDetected, "the unit of the time stamps was deduced from their values";
+    /// How full a ring is cannot be told.
+    NoOccupancy, "how full this ring of buffers is cannot be told: neither arrivals nor waits on both of its barriers were recorded, or which barrier is the other is not known";
     /// Release times need arrivals.
     NoArrivals, "arrivals were not recorded: releases are known by the barrier's edges alone, not by time";
 }

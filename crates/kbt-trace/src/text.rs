@@ -36,6 +36,22 @@ impl TraceOutcome {
         for role in &self.roles {
             self.role_text(role, out)?;
         }
+        for ring in &self.rings {
+            let counted = if ring.relative { ", counted from the fewest seen" } else { "" };
+            writeln!(
+                out,
+                "ring {}: {:.2} slots {} on average, at most {} ({:.0} % of the time), none {:.0} % of the time; {} to \
+                 {}{counted}",
+                ring.name,
+                ring.mean_slots,
+                ring.counted.as_str(),
+                ring.peak_slots,
+                ring.peak_percent,
+                ring.empty_percent,
+                ring.producers.join(" or "),
+                ring.consumers.join(" and ")
+            )?;
+        }
         match &self.critical {
             Critical::Roles { roles } => writeln!(out, "pace: set by {}", roles.join(" and "))?,
             Critical::Cycle { roles, barriers } => {
@@ -91,6 +107,17 @@ impl TraceOutcome {
             write!(out, ", slack {slack:.1} %")?;
         }
         writeln!(out)?;
+        if let (Some(prologue), Some(tail)) = (role.prologue_cycles, role.tail_cycles) {
+            writeln!(out, "  prologue {prologue:.0} clk, tail {tail:.0}")?;
+        }
+        let slowest = role.slowest.map_or_else(String::new, |s| format!(", slowest CTA {}", s.cta));
+        if let Some(over) = &role.over_ctas_cycles {
+            writeln!(out, "  mean step by CTA {}{slowest}", spread(over))?;
+        }
+        let slowest = role.slowest_sm.map_or_else(String::new, |sm| format!(", slowest SM {sm}"));
+        if let Some(over) = &role.over_sms_cycles {
+            writeln!(out, "  mean step by SM {}{slowest}", spread(over))?;
+        }
         for wait in &role.waits {
             write!(out, "  wait {:<12} {} clk a step", wait.on, optional(wait.cycles))?;
             if let Some(each) = &wait.each_cycles {

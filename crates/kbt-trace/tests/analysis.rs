@@ -6,7 +6,7 @@ mod common;
 use common::*;
 use kbt_evidence::{FixClass, Standing, audit::uncovered_numbers};
 use kbt_trace::bindings as b;
-use kbt_trace::outcome::{Absolute, Critical, TraceOutcome};
+use kbt_trace::outcome::{Absolute, Critical, RingCount, TraceOutcome};
 use kbt_trace::{AnalyseOptions, Level, ProblemKind, ReadOptions};
 
 fn toy(level: Level, more: AnalyseOptions) -> TraceOutcome {
@@ -198,6 +198,79 @@ fn the_timeline_shows_whole_steps_with_their_releases() {
     let arrow = &timeline.arrows[0];
     assert_eq!((arrow.from.as_str(), arrow.from_cycles), ("Softmax", 960.0));
     assert_eq!((arrow.to.as_str(), arrow.to_cycles), ("PV", 1020.0));
+}
+
+#[test]
+fn a_ring_is_as_full_as_its_fills_and_releases_say() {
+    let rings: Vec<_> = (0..2).flat_map(|cta| filled_and_freed(cta, 30)).collect();
+    let outcome = outcome(&file(&info(Level::Coarse), 1024, &rings));
+    let [ring] = &outcome.rings[..] else { panic!("{:?}", outcome.rings) };
+    assert_eq!((ring.name.as_str(), ring.full.as_str(), ring.empty.as_str()), ("P", "P_full", "P_empty"));
+    assert_eq!(
+        (&ring.producers[..], &ring.consumers[..]),
+        (&["Softmax".to_owned()][..], &["PV".to_owned()][..])
+    );
+    // Taken from 960 to 1600 of each 1000: 640 of a step, but for the 360 after the last release.
+    let (taken, total) = (30.0 * 640.0, 30.0 * 1000.0 - 360.0);
+    assert!((ring.mean_slots - taken / total).abs() < 1e-12, "{}", ring.mean_slots);
+    assert!((ring.empty_percent - 100.0 * (1.0 - taken / total)).abs() < 1e-9);
+    assert_eq!((ring.peak_slots, ring.ctas, ring.relative), (1, 2, false));
+    let drawn = &outcome.timeline.as_ref().unwrap().rings[0];
+    let samples: Vec<_> = drawn.samples.iter().map(|s| (s.at_cycles, s.slots)).collect();
+    assert_eq!(samples[..3], [(0.0, 1), (600.0, 0), (960.0, 1)]);
+    assert!(outcome.render_text().contains("ring P: 0.65 slots taken"), "{}", outcome.render_text());
+}
+
+#[test]
+fn without_releases_slots_ahead_are_counted_and_without_waits_none() {
+    // Softmax has its slot at 20 of each step; P·V picks it up at 1020, when softmax has the next one.
+    let ahead = toy(Level::Coarse, AnalyseOptions::default());
+    let ring = &ahead.rings[0];
+    assert_eq!((ring.counted, ring.mean_slots, ring.peak_slots), (RingCount::Ahead, 1.0, 1));
+    let alone = outcome(&file(&info(Level::Coarse), 1024, &pipeline(0, 30, 0)[..1]));
+    assert_eq!(alone.rings, []);
+    let said = alone.problems.iter().find(|p| p.kind == ProblemKind::NoOccupancy).unwrap();
+    assert!(said.says.contains("(P)"), "{}", said.says);
+}
+
+#[test]
+fn the_outcome_does_not_depend_on_the_number_of_threads() {
+    let mut rings: Vec<_> = (0..40).flat_map(|cta| filled_and_freed(cta, 30)).collect();
+    // Something odd in the middle, and lanes that differ.
+    for (index, ring) in rings.iter_mut().enumerate().filter(|(i, _)| i % 7 == 3) {
+        ring.records.remove(index % 20);
+        ring.records[40].clock += index as u32;
+    }
+    let bytes = file(&info(Level::Coarse), 1024, &rings);
+    let on = |threads| {
+        let more = AnalyseOptions {
+            threads: std::num::NonZeroUsize::new(threads),
+            timeline_steps: 3,
+            ..AnalyseOptions::default()
+        };
+        analysed(&bytes, &ReadOptions::default(), more).unwrap()
+    };
+    let one = on(1);
+    assert!(one.problems.iter().any(|p| p.kind == ProblemKind::OrphanEnd), "{:?}", one.problems);
+    for threads in [2, 3, 8] {
+        assert_eq!(on(threads), one, "{threads} threads");
+    }
+}
+
+#[test]
+fn sms_are_held_against_each_other() {
+    // CTAs 0 and 2 run on SM 0, CTA 1 on SM 2, where every step of softmax takes 20 longer.
+    let mut rings: Vec<_> = (0..3).map(|cta| pipeline(cta, 30, 0).swap_remove(0)).collect();
+    rings[2].header.smid = 0;
+    for (index, record) in rings[1].records.iter_mut().enumerate() {
+        record.clock += 20 * (index as u32 / 7);
+    }
+    let softmax = outcome(&file(&info(Level::Coarse), 1024, &rings)).role("Softmax").unwrap().clone();
+    let sms = softmax.over_sms_cycles.unwrap();
+    assert_eq!((sms.p10, sms.p90, softmax.slowest_sm), (1000.0, 1020.0, Some(2)));
+    let ctas = softmax.over_ctas_cycles.unwrap();
+    assert_eq!((ctas.p10, ctas.median, ctas.p90), (1000.0, 1000.0, 1020.0));
+    assert_eq!(softmax.slowest.unwrap().cta, 1);
 }
 
 #[test]

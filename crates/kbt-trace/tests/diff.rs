@@ -6,7 +6,8 @@ mod common;
 use common::*;
 use kbt_evidence::audit::uncovered_numbers;
 use kbt_trace::Level;
-use kbt_trace::diff::{Gate, diff};
+use kbt_trace::bindings as b;
+use kbt_trace::diff::{Gate, TraceDiff, diff};
 
 #[test]
 fn changes_are_per_role_and_metric_and_gates_name_what_grew() {
@@ -24,11 +25,64 @@ fn changes_are_per_role_and_metric_and_gates_name_what_grew() {
     assert_eq!(change("Softmax", "period"), Some(0.0));
     assert_eq!(change("PV", "event tile"), Some(20.0));
     assert!(diff.notes.iter().any(|n| n.starts_with("first trace")), "{:?}", diff.notes);
-    let gate = |text: &str| diff.violations(&[text.parse::<Gate>().unwrap()]);
+    let gate = |text: &str| violations(&diff, text);
     assert_eq!(gate("event tile=20").unwrap(), [""; 0]);
     assert_eq!(gate("event tile = 5%").unwrap(), ["PV event tile: +20.00 %, allowed +5.00 %"]);
-    assert!(gate("speed=1").unwrap_err().to_string().contains("period"));
-    assert!("period".parse::<Gate>().is_err());
+    assert_eq!(gate("PV: event tile<=600").unwrap(), [""; 0]);
+    assert_eq!(gate("PV: event tile<=599.5 clk").unwrap(), ["PV event tile: 600.00, allowed at most 599.50"]);
+    assert_eq!(gate("period p90=0").unwrap(), [""; 0]);
+    assert_eq!(
+        gate("round trip P_full<=59").unwrap(),
+        ["PV round trip P_full: 60.00, allowed at most 59.00"]
+    );
+    assert_eq!(gate("prologue<=3000").unwrap(), ["PV prologue: 3120.00, allowed at most 3000.00"]);
+    assert!(gate("speed=1").unwrap_err().contains("period"));
+    assert!(gate("Softmax: event tile=1").unwrap_err().contains("Softmax: wait P_empty"));
+    assert!(gate("Nobody: period=1").unwrap_err().contains("PV: …"));
+    for text in ["period", "period=", "=3", ": period=1", "period=inf", "period<=x"] {
+        assert!(text.parse::<Gate>().unwrap_err().to_string().contains("METRIC=PERCENT"), "{text}");
+    }
     assert_eq!(uncovered_numbers(&serde_json::to_value(&diff).unwrap()), [""; 0]);
     assert!(diff.render_text().contains("event tile"));
+}
+
+fn violations(diff: &TraceDiff, gate: &str) -> Result<Vec<String>, String> {
+    let mut diff = diff.clone();
+    diff.judge(&[gate.parse::<Gate>().unwrap()]).map_err(|e| e.to_string())?;
+    Ok(diff.violations)
+}
+
+#[test]
+fn a_gate_does_not_pass_for_want_of_a_number() {
+    let whole = outcome(&file(&info(Level::Coarse), 1024, &pipeline(0, 30, 0)));
+    // P·V without its waits and tiles: only their begins are left.
+    let mut silent = pipeline(0, 30, 0);
+    silent[1].records.retain(|r| r.tag >> b::KBT_TRACE_KIND_SHIFT != b::KBT_TRACE_END);
+    let silent = outcome(&file(&info(Level::Coarse), 1024, &silent));
+    let gone = diff(&whole, &silent);
+    assert_eq!(
+        violations(&gone, "event tile=50").unwrap(),
+        ["PV event tile: not in the second trace, so that the gate cannot be judged"]
+    );
+    let new = diff(&silent, &whole);
+    assert_eq!(
+        violations(&new, "event tile=50").unwrap(),
+        ["PV event tile: not in the first trace, so that the gate cannot be judged"]
+    );
+    assert_eq!(violations(&new, "event tile<=700").unwrap(), [""; 0], "a value needs one trace");
+}
+
+#[test]
+fn rings_are_compared_and_gated() {
+    let a = outcome(&file(&info(Level::Coarse), 1024, &filled_and_freed(0, 30)));
+    let mut later = filled_and_freed(0, 30);
+    later[1].records.iter_mut().skip(4).step_by(5).for_each(|arrive| arrive.clock += 64);
+    let b = outcome(&file(&info(Level::Coarse), 1024, &later));
+    let diff = diff(&a, &b);
+    assert_eq!(diff.rings.len(), 1);
+    let grown = diff.rings[0].change_percent.unwrap();
+    assert!((9.0..10.0).contains(&grown), "64 of 640 more, of a time that is longer: {grown}");
+    assert_eq!(violations(&diff, "ring P=12").unwrap(), [""; 0]);
+    assert_eq!(violations(&diff, "ring P=5").unwrap().len(), 1);
+    assert!(diff.render_text().contains("slots"), "{}", diff.render_text());
 }

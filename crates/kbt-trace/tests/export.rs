@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use kbt_trace::export::{ExportCounts, write_chrome, write_perfetto};
+use kbt_trace::export::{ExportCounts, ROWS_SCHEMA, RowsHead, svg, write_chrome, write_perfetto, write_rows};
 use kbt_trace::{
     AnalyseOptions, Clock, CtaTrace, Event, Input, Kind, Lane, Level, MemoryTrace, Problems, ReadOptions,
     open,
@@ -118,6 +118,10 @@ fn count(perfetto: &[u8]) -> (ExportCounts, BTreeMap<u64, String>) {
                 assert!(*depth >= 0);
             }
             3 => counts.instants += 1,
+            4 => {
+                counts.counters += 1;
+                assert!(number(&event, 30).is_some(), "a counter has a value");
+            }
             kind => panic!("event type {kind}"),
         }
         starts.extend(number(&event, 47));
@@ -136,11 +140,18 @@ fn perfetto_holds_the_tracks_slices_instants_and_flows_that_were_written() {
     let (read, names) = count(&out);
     assert_eq!(read, written);
     // Two CTAs of two roles; a step has a wait and two chunks, a wait and a tile; arrivals and the waits they end.
-    let expected =
-        ExportCounts { tracks: 6, slices: 2 * STEPS * 5, instants: 2 * 2 * STEPS, flows: 2 * STEPS };
+    let expected = ExportCounts {
+        tracks: 8,
+        slices: 2 * STEPS * 5,
+        instants: 2 * 2 * STEPS,
+        flows: 2 * STEPS,
+        // Softmax gets the next slot when P·V picks up the last one: one change a step, and the last pick-up.
+        counters: 2 * (STEPS + 1),
+    };
     assert_eq!(written, expected);
     let names: Vec<_> = names.values().map(String::as_str).collect();
-    assert_eq!(names, ["CTA 0, SM 0", "Softmax", "PV", "CTA 1, SM 2", "Softmax", "PV"]);
+    let ring = "ring P: slots ahead";
+    assert_eq!(names, ["CTA 0, SM 0", "Softmax", "PV", ring, "CTA 1, SM 2", "Softmax", "PV", ring]);
 }
 
 #[test]
@@ -153,6 +164,77 @@ fn perfetto_times_are_the_global_timers() {
     });
     // open() at 1000000 ns, the first wait 500 cycles later at 2 GHz.
     assert_eq!(first, Some(1_000_250));
+}
+
+/// A trace whose ring of buffers can be told, for a kernel that fills and frees it [`STEPS`] times.
+fn with_ring() -> Vec<u8> {
+    file(&info(Level::Coarse), 1024, &filled_and_freed(0, STEPS))
+}
+
+#[test]
+fn rings_become_counters() {
+    let mut out = Vec::new();
+    let written = write_perfetto(source(with_ring()).as_mut(), &mut out).unwrap();
+    let (read, names) = count(&out);
+    assert_eq!(read, written);
+    assert_eq!((written.counters, written.tracks), (2 * STEPS, 4));
+    assert_eq!(names.values().last().unwrap(), "ring P: slots taken");
+    let mut out = Vec::new();
+    let chrome = write_chrome(source(with_ring()).as_mut(), &mut out).unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
+    let events = value["traceEvents"].as_array().unwrap();
+    let counters: Vec<_> = events.iter().filter(|e| e["ph"] == "C").collect();
+    assert_eq!((counters.len() as u64, chrome.counters), (2 * STEPS, 2 * STEPS));
+    assert_eq!((&counters[0]["args"]["slots"], &counters[1]["args"]["slots"]), (&1.into(), &0.into()));
+}
+
+#[test]
+fn rows_hold_every_span_instant_and_arrival() {
+    let mut out = Vec::new();
+    let rows = write_rows(source(with_ring()).as_mut(), "a.trace", &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    let mut lines = text.lines();
+    let head: RowsHead = serde_json::from_str(lines.next().unwrap()).unwrap();
+    assert_eq!((head.schema.as_str(), head.time_unit.as_str()), (ROWS_SCHEMA, "cycles"));
+    assert_eq!(head.provenance.device.as_deref(), Some("Test GPU"));
+    let mut all: Vec<serde_json::Value> = lines.map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert_eq!(all.pop().unwrap(), serde_json::json!({ "rows": rows }));
+    // A step of softmax has a wait, two chunks and an arrival; one of P·V a wait, a tile and an arrival.
+    assert_eq!((all.len() as u64, rows), (STEPS * 7, STEPS * 7));
+    assert!(all.iter().all(|row| row.as_array().unwrap().len() == head.columns.len()));
+    // The first records of softmax lie at its wait, and the first of P·V waits from 620 to 1020, released at 960.
+    let wait = all.iter().find(|row| row[2] == 1 && row[3] == 1).unwrap();
+    assert_eq!(*wait, serde_json::json!([0, 0, 1, 1, 0, 620, 1020, 0, 960, 0]));
+}
+
+#[test]
+fn the_drawing_is_sound_xml_with_every_row_arrow_and_curve() {
+    let outcome = outcome(&with_ring());
+    let drawing = svg(&outcome).unwrap();
+    let count = |what: &str| drawing.matches(what).count();
+    let timeline = outcome.timeline.as_ref().unwrap();
+    let spans: usize = timeline.rows.iter().map(|r| r.spans.len()).sum();
+    // The background, the hatch, three of the legend, one a row.
+    assert_eq!(count("<rect"), spans + 2 + 3 + timeline.rows.len());
+    assert_eq!(count("class=\"a\""), timeline.arrows.len() + 1);
+    assert_eq!(count("class=\"o\""), 1);
+    for name in ["Softmax", "PV", "P_full", "P taken", "chunk", "tile", "clk (median)", "recorded: test"] {
+        assert!(drawing.contains(name), "{name}");
+    }
+    // Every element is closed, in order.
+    let mut open = Vec::new();
+    for tag in drawing.split('<').skip(1) {
+        let tag = tag.split('>').next().unwrap();
+        match tag.strip_prefix('/') {
+            Some(name) => assert_eq!(open.pop(), Some(name.to_owned())),
+            None if !tag.ends_with('/') => open.push(tag.split(' ').next().unwrap().to_owned()),
+            None => {}
+        }
+    }
+    assert_eq!(open, [""; 0]);
+    assert!(!drawing.contains("NaN") && !drawing.contains("inf"));
+    let without = kbt_trace::outcome::TraceOutcome { timeline: None, ..outcome };
+    assert!(svg(&without).unwrap_err().to_string().contains("--cta"));
 }
 
 #[test]

@@ -5,4 +5,5 @@ mod compare;
 mod damage;
 mod export;
 mod fixture;
+mod rows;
 mod shape;

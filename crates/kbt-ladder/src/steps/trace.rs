@@ -108,6 +108,7 @@ fn read(
         clean,
         cta: None,
         timeline_steps: 4,
+        threads: None,
     };
     analyse(source.as_mut(), &options).map_err(fatal)
 }

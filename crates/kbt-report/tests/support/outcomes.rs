@@ -210,9 +210,12 @@ pub(crate) fn algebra() -> AlgebraOutcome {
             differing_count: 37,
             explained_count: 37,
             values_count: 512,
+            wrong_count: 0,
             wrong: vec![],
+            kinds: std::collections::BTreeMap::new(),
             provenance: Provenance::modelled("f32 evaluation of both programs"),
         },
+        cuda_source: None,
         provenance: p.clone(),
     };
     let measured = |name: &str, us: f64| MeasuredVariant {

@@ -41,6 +41,8 @@ pub(crate) fn trace() -> TraceOutcome {
         tail_cycles: None,
         over_ctas_cycles: None,
         slowest: None,
+        over_sms_cycles: None,
+        slowest_sm: None,
         work: None,
     };
     let observer = ObserverReport {
@@ -90,6 +92,7 @@ pub(crate) fn trace() -> TraceOutcome {
             ),
         ],
         wait_floor_cycles: Some(24.0),
+        rings: vec![],
         critical: Critical::Roles { roles: vec!["Softmax0".into(), "Softmax1".into()] },
         handoff: None,
         observer: Some(observer),
@@ -152,5 +155,13 @@ fn timeline() -> Timeline {
             ]
         })
         .collect();
-    Timeline { cta: 0, role: "Softmax0".into(), steps: 4, length_cycles: 4.0 * STEP, rows, arrows }
+    Timeline {
+        cta: 0,
+        role: "Softmax0".into(),
+        steps: 4,
+        length_cycles: 4.0 * STEP,
+        rows,
+        arrows,
+        rings: vec![],
+    }
 }

@@ -83,6 +83,7 @@ pub(crate) fn split() -> SplitOutcome {
                 .map_or_else(|| "1/4 of the chunks but 3/8 of the tiles".to_owned(), |v| v.to_string()),
         }],
         excluded: vec![Excluded { constraint: "KBT_SPLIT_NUM < KBT_SPLIT_DEN".into(), settings_count: 12 }],
+        device_s: None,
         model: None,
         provenance: Provenance::given("the plan and the journal of the sweep of attention"),
     };

@@ -8,7 +8,7 @@ use super::tally::Tally;
 use super::walk::{Step, Walk, Walked};
 use crate::outcome::Place;
 use crate::{Lane, StepRule};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Steps at each end of a lane that are not steady state: the depth of a usual pipeline.
 pub(super) const EDGE: usize = 2;
@@ -26,6 +26,15 @@ pub(super) struct WaitSum {
     pub(super) round_trip: Tally,
 }
 
+impl WaitSum {
+    fn merge(&mut self, other: &Self) {
+        self.in_steps += other.in_steps;
+        self.each.merge(&other.each);
+        self.ready += other.ready;
+        self.round_trip.merge(&other.round_trip);
+    }
+}
+
 /// Occurrences of one event.
 #[derive(Debug, Clone, Default)]
 pub(super) struct EventSum {
@@ -34,13 +43,22 @@ pub(super) struct EventSum {
     pub(super) own: Tally,
 }
 
+impl EventSum {
+    fn merge(&mut self, other: &Self) {
+        self.each.merge(&other.each);
+        self.own.merge(&other.own);
+    }
+}
+
 /// Sums over steps.
 #[derive(Debug, Clone, Default)]
 pub(super) struct StepSum {
     pub(super) period: Tally,
     pub(super) busy: Tally,
-    pub(super) waits: Vec<Option<WaitSum>>,
-    pub(super) events: Vec<Option<EventSum>>,
+    /// By barrier, in ascending order.
+    waits: Vec<(u16, WaitSum)>,
+    /// By event, in ascending order.
+    events: Vec<(u16, EventSum)>,
 }
 
 impl StepSum {
@@ -69,37 +87,47 @@ impl StepSum {
         }
     }
 
+    fn merge(&mut self, other: &Self) {
+        self.period.merge(&other.period);
+        self.busy.merge(&other.busy);
+        other.waits().for_each(|(id, wait)| slot(&mut self.waits, id).merge(wait));
+        other.events().for_each(|(id, event)| slot(&mut self.events, id).merge(event));
+    }
+
     pub(super) const fn steps(&self) -> u64 {
         self.period.count()
     }
 
     pub(super) fn waits(&self) -> impl Iterator<Item = (u16, &WaitSum)> {
-        filled(&self.waits)
+        self.waits.iter().map(|(id, sum)| (*id, sum))
     }
 
     pub(super) fn events(&self) -> impl Iterator<Item = (u16, &EventSum)> {
-        filled(&self.events)
+        self.events.iter().map(|(id, sum)| (*id, sum))
     }
 }
 
-fn slot<T: Default>(table: &mut Vec<Option<T>>, id: u16) -> &mut T {
-    let index = usize::from(id);
-    if index >= table.len() {
-        table.resize_with(index + 1, || None);
-    }
-    table[index].get_or_insert_default()
+fn slot<T: Default>(table: &mut Vec<(u16, T)>, id: u16) -> &mut T {
+    let index = match table.binary_search_by_key(&id, |entry| entry.0) {
+        Ok(index) => index,
+        Err(index) => {
+            table.insert(index, (id, T::default()));
+            index
+        }
+    };
+    &mut table[index].1
 }
 
-fn filled<T>(table: &[Option<T>]) -> impl Iterator<Item = (u16, &T)> {
-    table.iter().enumerate().filter_map(|(id, sum)| Some((u16::try_from(id).ok()?, sum.as_ref()?)))
+/// Steps of one SM.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct SmSum {
+    pub(super) steps: u64,
+    pub(super) ticks: u128,
 }
 
 /// Everything summed of one role.
 #[derive(Debug, Default)]
 pub(super) struct RoleSum {
-    /// The rule in use; set at the first lane.
-    pub(super) rule: Option<StepRule>,
-    pub(super) guessed: bool,
     pub(super) lanes: u64,
     pub(super) starts: u64,
     /// Waits were recorded at all.
@@ -110,9 +138,28 @@ pub(super) struct RoleSum {
     pub(super) tail: Tally,
     /// Mean steady step of each lane, and where it ran.
     pub(super) by_lane: Vec<(f64, Place)>,
+    /// The same by SM.
+    pub(super) by_sm: BTreeMap<u32, SmSum>,
 }
 
 impl RoleSum {
+    /// Adds what another worker summed.
+    pub(super) fn merge(&mut self, other: Self) {
+        self.lanes += other.lanes;
+        self.starts += other.starts;
+        self.has_waits |= other.has_waits;
+        self.steady.merge(&other.steady);
+        self.short.merge(&other.short);
+        self.prologue.merge(&other.prologue);
+        self.tail.merge(&other.tail);
+        self.by_lane.extend(other.by_lane);
+        for (sm, sum) in other.by_sm {
+            let mine = self.by_sm.entry(sm).or_default();
+            mine.steps += sum.steps;
+            mine.ticks += sum.ticks;
+        }
+    }
+
     /// The sums that statements are made from: steady ones where there are any.
     pub(super) const fn sums(&self) -> &StepSum {
         if self.is_steady() { &self.steady } else { &self.short }
@@ -126,14 +173,13 @@ impl RoleSum {
     /// Walks one lane into the sums.
     pub(super) fn lane(
         &mut self,
-        walk: &mut Walk,
-        lane: &Lane,
+        (walk, edges): (&mut Walk, &mut Edges),
+        (lane, rule): (&Lane, StepRule),
         place: Place,
         arrivals: &Arrivals,
         released: &dyn Fn(u16) -> bool,
     ) -> Walked {
-        let rule = self.rule.unwrap_or(StepRule::Unstated);
-        let mut edges = Edges::default();
+        edges.clear();
         let (steady, mut first, mut last) = (&mut self.steady, None, None);
         let (mut steps, mut ticks) = (0_u64, 0_u64);
         let walked = walk.lane(lane, rule, |step| {
@@ -156,6 +202,11 @@ impl RoleSum {
         self.starts += walked.starts;
         if steps > 0 {
             self.by_lane.push((ticks as f64 / steps as f64, place));
+            if let Some(smid) = place.smid {
+                let sm = self.by_sm.entry(smid).or_default();
+                sm.steps += steps;
+                sm.ticks += u128::from(ticks);
+            }
         }
         let whole = lane.dropped == Some(0);
         if let Some((opened, first)) = lane.opened.filter(|_| whole).zip(first) {
@@ -170,21 +221,31 @@ impl RoleSum {
 
 /// Holds back steps until it is known whether they are at an edge of the lane.
 #[derive(Default)]
-struct Edges {
+pub(super) struct Edges {
     held: VecDeque<Step>,
+    /// Steps whose buffers are used again.
+    spare: Vec<Step>,
     long: bool,
 }
 
 impl Edges {
+    fn clear(&mut self) {
+        self.spare.extend(self.held.drain(..));
+        self.long = false;
+    }
+
     fn step(&mut self, step: &Step, mut steady: impl FnMut(&Step)) {
-        self.held.push_back(step.clone());
+        let mut held = self.spare.pop().unwrap_or_default();
+        held.copy_from(step);
+        self.held.push_back(held);
         if !self.long && self.held.len() == LONG_LANE {
             self.long = true;
-            self.held.drain(..EDGE);
+            self.spare.extend(self.held.drain(..EDGE));
         }
         while self.long && self.held.len() > EDGE {
             if let Some(step) = self.held.pop_front() {
                 steady(&step);
+                self.spare.push(step);
             }
         }
     }
@@ -192,6 +253,7 @@ impl Edges {
 
 #[cfg(test)]
 mod tests {
+    use super::super::walk::Span;
     use super::*;
 
     fn steps_of(n: u64) -> (Vec<u64>, usize) {
@@ -207,5 +269,25 @@ mod tests {
         assert_eq!(steps_of(11), (vec![], 11));
         assert_eq!(steps_of(12), ((2..10).collect(), 2));
         assert_eq!(steps_of(20), ((2..18).collect(), 2));
+    }
+
+    #[test]
+    fn a_lane_after_another_starts_anew() {
+        let mut edges = Edges::default();
+        for start in 0..20 {
+            edges.step(
+                &Step { start, spans: vec![Span { event: 1, ticks: 2, own: 2 }], ..Step::default() },
+                |_| {},
+            );
+        }
+        edges.clear();
+        for start in 99..110 {
+            edges.step(&Step { start, ..Step::default() }, |step| panic!("{step:?} is no steady step"));
+        }
+        assert_eq!(
+            edges.held[0],
+            Step { start: 99, ..Step::default() },
+            "nothing of the earlier lane is left"
+        );
     }
 }

@@ -19,14 +19,23 @@
 //! - **slack**: blocked time a step. A role could do that much more each step and still keep the pace.
 //! - **ready**: a wait whose last recorded arrival came before its begin.
 //! - **round trip**: from the recorded arrival to the end of the wait that it released.
+//! - **ring**: buffers that producers fill and consumers free, by a barrier *full* and a barrier *empty*. A slot is
+//!   taken from the last producer's arrival on *full* (for TMA: from the issue) to the last consumer's on *empty*;
+//!   where arrivals on both were not recorded, slots *ahead* are counted by waits, from the producer's getting the slot
+//!   to the last consumer's. Both are weighted by time, from the first change to the last in each CTA. The most seen at
+//!   once is a lower bound of the ring's depth.
+//! - **over CTAs**, **over SMs**: each lane's own mean steady step, and the mean over each SM's steady steps.
 //! - **prologue**: from open() to the first steady step; **tail**: from the last steady step to close(). Both only
 //!   where nothing was overwritten.
 //!
-//! Quantiles interpolate linearly between ranks. A duration whose median is below two steps of the clock is refused.
+//! Quantiles interpolate linearly between ranks; durations from 2^16 ticks on enter them rounded down by less than
+//! 0.004 %. A duration whose median is below two steps of the clock is refused, and with a period what follows from it.
 
 mod critical;
 mod gather;
 mod handoff;
+mod occupied;
+mod parallel;
 mod releases;
 mod stats;
 mod tally;
@@ -34,15 +43,13 @@ mod timeline;
 mod walk;
 
 use crate::observe::{DEFAULT_LIMIT_PERCENT, ObserverReport};
-use crate::outcome::{Absolute, CleanStep, Place, SCHEMA, TraceFacts, TraceOutcome};
-use crate::{
-    CtaTrace, Kind, Level, ProblemKind, Problems, Releaser, Source, StepRule, TraceError, TraceInfo,
-};
+use crate::outcome::{Absolute, CleanStep, SCHEMA, TraceFacts, TraceOutcome};
+use crate::rings::{self, Ring};
+use crate::{Level, ProblemKind, Problems, Source, TraceError, TraceInfo};
 pub(crate) use critical::slack_percent;
-use gather::RoleSum;
 use kbt_evidence::{Figure, Provenance};
-use releases::Arrivals;
-use std::collections::BTreeSet;
+use parallel::{Gathered, Task, gather};
+use std::num::NonZeroUsize;
 
 /// The clean kernel, to put its step beside the trace's.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,6 +79,8 @@ pub struct AnalyseOptions {
     pub cta: Option<u32>,
     /// Steps of the timeline; 0 for none.
     pub timeline_steps: usize,
+    /// Threads to work on; by default as many as the machine runs at once. The outcome does not depend on it.
+    pub threads: Option<NonZeroUsize>,
 }
 
 /// Analyses a trace to its end.
@@ -85,13 +94,16 @@ pub fn analyse(source: &mut dyn Source, options: &AnalyseOptions) -> Result<Trac
         name: options.name.clone(),
         quantum_ns: clock.quantum_ticks(),
     })?;
-    let mut all = Gathered { quantum: clock.quantum_ticks(), ..Gathered::default() };
-    let mut cta = CtaTrace::default();
-    while source.next_cta(&mut cta)? {
-        if options.cta.is_none_or(|only| only == cta.cta) {
-            all.cta(&cta, &info, options.timeline_steps, cycles_per_tick);
-        }
-    }
+    let (rings, unpaired) = rings::find(&info);
+    let task = Task {
+        info: &info,
+        rings: &rings,
+        only_cta: options.cta,
+        timeline_steps: options.timeline_steps,
+        cycles_per_tick,
+    };
+    let threads = options.threads.or_else(|| std::thread::available_parallelism().ok());
+    let all = gather(source, &task, threads.map_or(1, NonZeroUsize::get))?;
     if all.records == 0 {
         let why = match options.cta {
             Some(cta) => format!("CTA {cta} has none"),
@@ -100,108 +112,69 @@ pub fn analyse(source: &mut dyn Source, options: &AnalyseOptions) -> Result<Trac
         return Err(TraceError::Empty { name: options.name.clone(), why });
     }
     let mut problems = source.problems().clone();
-    problems.merge(&all.problems);
-    all.finish(&info, options, cycles_per_tick, problems)
+    all.problems(&info, &mut problems);
+    problems.add(ProblemKind::NoOccupancy, None, unpaired.len() as u64, || {
+        unpaired.iter().map(|&id| info.barrier_name(id)).collect::<Vec<_>>().join(", ")
+    });
+    finish(all, &info, &rings, options, problems)
 }
 
-/// Sums over the CTAs seen.
-#[derive(Default)]
-struct Gathered {
-    roles: Vec<RoleSum>,
-    arrivals: Arrivals,
-    any_arrival: bool,
-    walk: walk::Walk,
-    problems: Problems,
-    quantum: u64,
-    ctas: u64,
-    records: u64,
-    sms: BTreeSet<u32>,
-    timeline: Option<crate::outcome::Timeline>,
-}
-
-impl Gathered {
-    fn cta(&mut self, cta: &CtaTrace, info: &TraceInfo, timeline_steps: usize, cycles_per_tick: f64) {
-        self.ctas += 1;
-        self.sms.extend(cta.smid);
-        self.arrivals.collect(cta);
-        self.any_arrival |= cta.lanes.iter().flat_map(|l| &l.events).any(|e| e.kind == Kind::Arrive);
-        for lane in &cta.lanes {
-            if lane.role >= self.roles.len() {
-                self.roles.resize_with(lane.role + 1, RoleSum::default);
-            }
-            let role = &mut self.roles[lane.role];
-            self.records += lane.events.len() as u64;
-            role.has_waits |= lane.events.iter().any(|e| e.kind == Kind::WaitBegin);
-            if role.rule.is_none() && !lane.events.is_empty() {
-                let stated = info.roles.get(lane.role).map_or(StepRule::Unstated, |r| r.step);
-                role.guessed = stated == StepRule::Unstated;
-                role.rule = Some(if role.guessed { walk::guess_rule(lane) } else { stated });
-            }
-            let place = Place { cta: cta.cta, smid: cta.smid };
-            let released = |barrier| {
-                releases::releasers(&info.edges, barrier, lane.role).any(|r| matches!(r, Releaser::Role(_)))
-            };
-            let walked = role.lane(&mut self.walk, lane, place, &self.arrivals, &released);
-            let name = info.role_name(lane.role);
-            for (kind, count) in walked.odd {
-                self.problems.add(kind, Some(&name), count, || format!("first in CTA {}", cta.cta));
-            }
-        }
-        if self.timeline.is_none() && timeline_steps > 0 {
-            let rules: Vec<_> = self.roles.iter().map(|r| r.rule.unwrap_or(StepRule::Unstated)).collect();
-            self.timeline = timeline::cut(cta, info, &rules, timeline_steps, cycles_per_tick);
-        }
+/// From the sums to the outcome.
+fn finish(
+    all: Gathered,
+    info: &TraceInfo,
+    rings: &[Ring],
+    options: &AnalyseOptions,
+    mut problems: Problems,
+) -> Result<TraceOutcome, TraceError> {
+    let cycles_per_tick = info.clock.cycles_per_tick().unwrap_or(1.0);
+    let scale = stats::Scale { cycles_per_tick, quantum_ticks: info.clock.quantum_ticks() };
+    let floor = stats::wait_floor(&all.roles);
+    let mut roles = Vec::new();
+    for (index, sum) in all.roles.iter().enumerate().filter(|(_, sum)| sum.lanes > 0) {
+        let rule = all.rules.get(index).copied().flatten();
+        roles.push(stats::role(index, (sum, rule), info, &scale, floor, &mut problems));
     }
-
-    fn finish(
-        self,
-        info: &TraceInfo,
-        options: &AnalyseOptions,
-        cycles_per_tick: f64,
-        mut problems: Problems,
-    ) -> Result<TraceOutcome, TraceError> {
-        let scale = stats::Scale { cycles_per_tick, quantum_ticks: self.quantum };
-        let floor = stats::wait_floor(&self.roles);
-        let mut roles = Vec::new();
-        for (index, sum) in self.roles.iter().enumerate().filter(|(_, sum)| sum.lanes > 0) {
-            roles.push(stats::role(index, sum, info, &scale, floor, &mut problems));
-        }
-        if !self.any_arrival && roles.iter().any(|r| !r.waits.is_empty()) {
-            problems.add(ProblemKind::NoArrivals, None, 1, String::new);
-        }
-        let critical = critical::find(&roles);
-        let handoff = handoff::find(&self.roles, info, &scale);
-        let provenance = options.provenance.clone().unwrap_or_else(|| provenance(info, &options.name));
-        let absolute = absolute(info.level, options.observer.as_ref());
-        let clean = options.clean.as_ref().map(|c| clean_step(c, &roles, &provenance)).transpose()?;
-        Ok(TraceOutcome {
-            schema: SCHEMA.to_owned(),
-            trace: TraceFacts {
-                format: info.format,
-                level: info.level,
-                kernel: info.meta.get("kernel").cloned(),
-                sm_clock_mhz: info.clock.sm_mhz(),
-                quantum_cycles: self.quantum as f64 * cycles_per_tick,
-                ctas: self.ctas,
-                sms: self.sms.len() as u64,
-                records: self.records,
-            },
-            provenance,
-            absolute,
-            roles,
-            wait_floor_cycles: floor.map(|f| f as f64 * cycles_per_tick),
-            critical,
-            handoff,
-            observer: options.observer.clone(),
-            clean,
-            problems: problems.list(),
-            timeline: self.timeline,
-        })
+    if !all.any_arrival && roles.iter().any(|r| !r.waits.is_empty()) {
+        problems.add(ProblemKind::NoArrivals, None, 1, String::new);
     }
+    let (ring_stats, silent) = all.rings.finish(rings, info, &scale);
+    if !silent.is_empty() {
+        problems.add(ProblemKind::NoOccupancy, None, silent.len() as u64, || silent.join(", "));
+    }
+    let critical = critical::find(&roles);
+    let handoff = handoff::find(&all.roles, info, &scale);
+    let provenance = options.provenance.clone().unwrap_or_else(|| provenance(info, &options.name));
+    let absolute = absolute(info.level, options.observer.as_ref());
+    let clean = options.clean.as_ref().map(|c| clean_step(c, &roles, &provenance)).transpose()?;
+    Ok(TraceOutcome {
+        schema: SCHEMA.to_owned(),
+        trace: TraceFacts {
+            format: info.format,
+            level: info.level,
+            kernel: info.meta.get("kernel").cloned(),
+            sm_clock_mhz: info.clock.sm_mhz(),
+            quantum_cycles: scale.quantum_ticks as f64 * cycles_per_tick,
+            ctas: all.ctas,
+            sms: all.sms.len() as u64,
+            records: all.records,
+        },
+        provenance,
+        absolute,
+        roles,
+        wait_floor_cycles: floor.filter(|f| scale.tells_ticks(*f)).map(|f| f as f64 * cycles_per_tick),
+        rings: ring_stats,
+        critical,
+        handoff,
+        observer: options.observer.clone(),
+        clean,
+        problems: problems.list(),
+        timeline: all.timeline,
+    })
 }
 
 /// What the trace's own text says of where it comes from.
-fn provenance(info: &TraceInfo, name: &str) -> Provenance {
+pub(crate) fn provenance(info: &TraceInfo, name: &str) -> Provenance {
     let meta = |key: &str| info.meta.get(key).filter(|v| !v.trim().is_empty());
     let (Some(device), Some(date)) = (meta("device"), meta("date")) else {
         return Provenance::given(format!("{name}, a trace that does not name its device and date"));

@@ -24,8 +24,8 @@ pub(super) enum Release {
 }
 
 impl Arrivals {
-    /// Collects those of `cta`, in place of those held.
-    pub(super) fn collect(&mut self, cta: &CtaTrace) {
+    /// Collects those of `cta`, in place of those held, and says whether there are any.
+    pub(super) fn collect(&mut self, cta: &CtaTrace) -> bool {
         self.by_barrier.iter_mut().for_each(Vec::clear);
         for event in cta.lanes.iter().flat_map(|l| &l.events).filter(|e| e.kind == Kind::Arrive) {
             let index = usize::from(event.id);
@@ -35,6 +35,7 @@ impl Arrivals {
             self.by_barrier[index].push(event.at);
         }
         self.by_barrier.iter_mut().for_each(|times| times.sort_unstable());
+        self.by_barrier.iter().any(|times| !times.is_empty())
     }
 
     /// How `wait` was released.

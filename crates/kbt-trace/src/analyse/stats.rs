@@ -1,10 +1,12 @@
 //! From a role's sums to the numbers of the outcome, in cycles, with what the clock cannot tell left out.
 
-use super::gather::{RoleSum, StepSum, WaitSum};
+use super::gather::{RoleSum, SmSum, StepSum, WaitSum};
+use super::parallel::Rule;
 use super::releases::releasers;
 use super::tally::Tally;
-use crate::outcome::{EventStats, Hardware, Quantiles, RoleStats, WaitStats};
+use crate::outcome::{EventStats, Hardware, Place, Quantiles, RoleStats, WaitStats};
 use crate::{BarrierPurpose, ProblemKind, Problems, Releaser, StepRule, TraceInfo};
+use std::collections::BTreeMap;
 
 /// Ticks to cycles.
 pub(super) struct Scale {
@@ -33,6 +35,11 @@ impl Scale {
         self.quantum_ticks <= 1
             || tally.quantile(0.5).is_some_and(|median| median >= 2.0 * self.quantum_ticks as f64)
     }
+
+    /// The same for one duration.
+    pub(super) const fn tells_ticks(&self, ticks: u64) -> bool {
+        self.quantum_ticks <= 1 || ticks >= 2 * self.quantum_ticks
+    }
 }
 
 /// The shortest whole wait of the trace, in ticks.
@@ -43,7 +50,7 @@ pub(super) fn wait_floor(roles: &[RoleSum]) -> Option<u64> {
 /// The numbers of one role.
 pub(super) fn role(
     index: usize,
-    sum: &RoleSum,
+    (sum, rule): (&RoleSum, Option<Rule>),
     info: &TraceInfo,
     scale: &Scale,
     floor: Option<u64>,
@@ -52,8 +59,10 @@ pub(super) fn role(
     let name = info.role_name(index);
     let sums = sum.sums();
     let steps = sums.steps();
-    note(&name, sum, problems);
-    let busy = sum.has_waits.then(|| sums.busy.mean()).flatten();
+    note(&name, sum, rule, problems);
+    // A mean over many steps is finer than the clock, but what it is made of is not.
+    let told = scale.tells(&sums.period);
+    let busy = sum.has_waits.then(|| sums.busy.mean()).flatten().filter(|_| told);
     let waits: Vec<_> = sums.waits().map(|(id, w)| wait(id, w, index, steps, info, scale)).collect();
     let events: Vec<_> = sums
         .events()
@@ -70,27 +79,30 @@ pub(super) fn role(
         })
         .collect();
     let refused = waits.iter().filter(|w| w.cycles.is_none()).count()
-        + events.iter().filter(|e| e.cycles.is_none()).count();
+        + events.iter().filter(|e| e.cycles.is_none()).count()
+        + usize::from(steps > 0 && !told);
     problems.add(ProblemKind::BelowQuantum, Some(&name), refused as u64, || {
         format!("the clock steps by {} ticks", scale.quantum_ticks)
     });
     RoleStats {
         steps: sum.starts,
-        step_starts_at: match sum.rule {
+        step_starts_at: match rule.map(|rule| rule.step) {
             Some(StepRule::Wait(id)) => format!("wait on {}", info.barrier_name(id)),
             Some(StepRule::Event(id)) => format!("begin of {}", info.event_name(id)),
             _ => "unknown".into(),
         },
-        period_cycles: scale.quantiles(&sums.period),
-        mean_period_cycles: sums.period.mean().map(|p| scale.mean(p)),
+        period_cycles: scale.quantiles(&sums.period).filter(|_| told),
+        mean_period_cycles: sums.period.mean().filter(|_| told).map(|p| scale.mean(p)),
         busy_cycles: busy.map(|b| scale.mean(b)),
         busy_spread_cycles: busy.and_then(|_| scale.quantiles(&sums.busy)),
         slack_cycles: busy.zip(floor).map(|(_, floor)| scale.mean(slack(sums, floor))),
         steady_steps: steps,
         prologue_cycles: scale.median(&sum.prologue),
         tail_cycles: scale.median(&sum.tail),
-        over_ctas_cycles: over_ctas(sum, scale),
-        slowest: sum.by_lane.iter().max_by(|a, b| a.0.total_cmp(&b.0)).map(|l| l.1),
+        over_ctas_cycles: over(sum.by_lane.iter().map(|l| l.0), scale).filter(|_| told),
+        slowest: slowest(&sum.by_lane),
+        over_sms_cycles: over(sum.by_sm.values().map(sm_mean), scale).filter(|_| told),
+        slowest_sm: slowest_sm(&sum.by_sm),
         work: info.roles.get(index).map(|r| r.work).filter(|w| w.is_stated()),
         waits,
         events,
@@ -139,17 +151,35 @@ fn wait(id: u16, sum: &WaitSum, role: usize, steps: u64, info: &TraceInfo, scale
     }
 }
 
-fn over_ctas(sum: &RoleSum, scale: &Scale) -> Option<Quantiles> {
-    let mut means: Vec<f64> = sum.by_lane.iter().map(|l| l.0).collect();
+/// Means against each other; `None` for a single one.
+fn over(means: impl Iterator<Item = f64>, scale: &Scale) -> Option<Quantiles> {
+    let mut means: Vec<f64> = means.collect();
     means.sort_by(f64::total_cmp);
     let last = means.len().checked_sub(1)?;
     let at = |q: f64| scale.mean(means[(q * last as f64).round() as usize]);
     (last > 0).then(|| Quantiles { median: at(0.5), p10: at(0.1), p90: at(0.9) })
 }
 
-fn note(name: &str, sum: &RoleSum, problems: &mut Problems) {
+fn sm_mean(sm: &SmSum) -> f64 {
+    sm.ticks as f64 / sm.steps.max(1) as f64
+}
+
+/// Of equals the first by number, whatever the order in which they were summed.
+fn slowest(lanes: &[(f64, Place)]) -> Option<Place> {
+    let first = |place: &Place| std::cmp::Reverse((place.cta, place.smid));
+    let later =
+        |a: &&(f64, Place), b: &&(f64, Place)| a.0.total_cmp(&b.0).then(first(&a.1).cmp(&first(&b.1)));
+    lanes.iter().max_by(later).map(|lane| lane.1)
+}
+
+fn slowest_sm(sms: &BTreeMap<u32, SmSum>) -> Option<u32> {
+    // Backwards, since of equals the last is taken.
+    sms.iter().rev().max_by(|a, b| sm_mean(a.1).total_cmp(&sm_mean(b.1))).map(|(sm, _)| *sm)
+}
+
+fn note(name: &str, sum: &RoleSum, rule: Option<Rule>, problems: &mut Problems) {
     let found = [
-        (ProblemKind::StepGuessed, sum.guessed && sum.starts > 0),
+        (ProblemKind::StepGuessed, rule.is_some_and(|r| r.guessed) && sum.starts > 0),
         (ProblemKind::NoSteps, sum.sums().steps() == 0),
         (ProblemKind::NoWaits, !sum.has_waits),
         (ProblemKind::PrologueOnly, sum.sums().steps() > 0 && !sum.is_steady()),

@@ -1,8 +1,12 @@
 //! Cuts a few steps of one CTA out of the middle, for drawing.
 
+use super::parallel::{Rule, Task};
 use super::releases::{Arrivals, Release, releasers};
 use super::walk::Wait;
-use crate::outcome::{SpanKind, Timeline, TimelineArrow, TimelineRow, TimelineSpan};
+use crate::outcome::{
+    SpanKind, Timeline, TimelineArrow, TimelineRing, TimelineRow, TimelineSample, TimelineSpan,
+};
+use crate::rings::{self, Ring};
 use crate::{CtaTrace, Event, Kind, Lane, Releaser, StepRule, TraceInfo};
 
 /// More spans than this do not read well, and fewer steps are cut instead.
@@ -18,34 +22,30 @@ struct Found {
 }
 
 /// The steps in the middle of the lane that has most; `None` where no lane has two step starts.
-pub(super) fn cut(
-    cta: &CtaTrace,
-    info: &TraceInfo,
-    rules: &[StepRule],
-    steps: usize,
-    cycles_per_tick: f64,
-) -> Option<Timeline> {
-    let rule = |lane: &Lane| rules.get(lane.role).copied().unwrap_or(StepRule::Unstated);
+pub(super) fn cut(cta: &CtaTrace, rules: &[Option<Rule>], task: &Task<'_>) -> Option<Timeline> {
+    let info = task.info;
+    let rule = |lane: &Lane| rules.get(lane.role).copied().flatten().map_or(StepRule::Unstated, |r| r.step);
     let lanes = cta.lanes.iter().map(|lane| (lane, starts(lane, rule(lane))));
     // Of lanes with equally many steps the first is taken.
     let (lane, starts) = lanes.fold(None, |best: Option<(&Lane, Vec<u64>)>, next| match best {
         Some(best) if best.1.len() >= next.1.len() => Some(best),
         _ => Some(next),
     })?;
-    let mut steps = steps.min(starts.len().checked_sub(1)?).max(1);
+    let mut steps = task.timeline_steps.min(starts.len().checked_sub(1)?).max(1);
     let first = (starts.len() - 1 - steps.min(starts.len() - 1)) / 2;
     loop {
         let window = (*starts.get(first)?, *starts.get(first + steps)?);
         let rows: Vec<_> = cta.lanes.iter().map(|lane| (lane, spans(lane, window))).collect();
         let total: usize = rows.iter().map(|(_, spans)| spans.len()).sum();
         if total <= MAX_SPANS || steps == 1 {
-            let scale = |at: u64| at.saturating_sub(window.0) as f64 * cycles_per_tick;
+            let scale = |at: u64| at.saturating_sub(window.0) as f64 * task.cycles_per_tick;
             return Some(Timeline {
                 cta: cta.cta,
                 role: info.role_name(lane.role),
                 steps: steps as u64,
                 length_cycles: scale(window.1),
                 arrows: arrows(cta, info, &rows, window, &scale),
+                rings: task.rings.iter().filter_map(|r| ring(cta, r, window, &scale)).collect(),
                 rows: rows.iter().map(|(lane, spans)| row(lane, spans, info, window, &scale)).collect(),
             });
         }
@@ -105,6 +105,16 @@ fn row(
         depth: found.depth,
     };
     TimelineRow { role: info.role_name(lane.role), spans: spans.iter().map(span).collect() }
+}
+
+/// How full a ring is within the window.
+fn ring(cta: &CtaTrace, ring: &Ring, window: (u64, u64), scale: &dyn Fn(u64) -> f64) -> Option<TimelineRing> {
+    let rings::Occupancy { changes, count, .. } = rings::occupancy(cta, ring)?;
+    let first = changes.partition_point(|&(at, _)| at <= window.0).saturating_sub(1);
+    let within = changes.get(first..)?.iter().take_while(|(at, _)| *at < window.1);
+    let sample = |&(at, slots): &(u64, u32)| TimelineSample { at_cycles: scale(at.max(window.0)), slots };
+    let samples: Vec<_> = within.map(sample).collect();
+    (!samples.is_empty()).then(|| TimelineRing { name: ring.name.clone(), counted: count, samples })
 }
 
 /// Releases of waits that end in the window, where the arrival was recorded.

@@ -39,6 +39,14 @@ impl Step {
         self.end.saturating_sub(self.start)
     }
 
+    /// Takes what `other` holds into its own buffers.
+    pub(super) fn copy_from(&mut self, other: &Self) {
+        (self.start, self.end, self.blocked) = (other.start, other.end, other.blocked);
+        self.by_barrier.clone_from(&other.by_barrier);
+        self.waits.clone_from(&other.waits);
+        self.spans.clone_from(&other.spans);
+    }
+
     fn clear(&mut self) {
         self.by_barrier.clear();
         self.waits.clear();

@@ -3,6 +3,7 @@
 
 use super::{ExportCounts, Time, cta_name, flows, span_name, spans};
 use crate::read::{CHROME_CYCLES, CHROME_MHZ};
+use crate::rings;
 use crate::{Clock, CtaTrace, Kind, Source, TraceError};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -13,6 +14,7 @@ use std::io::Write;
 /// If the source cannot be read or `out` not written.
 pub fn write_chrome(source: &mut dyn Source, out: &mut dyn Write) -> Result<ExportCounts, TraceError> {
     let info = source.info().clone();
+    let (rings, _) = rings::find(&info);
     let time = Time::of(info.clock);
     let us_per_tick = time.ns_per_tick / 1000.0;
     let io = || TraceError::io("chrome trace");
@@ -73,6 +75,13 @@ pub fn write_chrome(source: &mut dyn Source, out: &mut dyn Write) -> Result<Expo
                 events.push(ends("f", flow, at));
                 counts.flows += 1;
             }
+        }
+        for ring in &rings {
+            let Some(occupancy) = rings::occupancy(&cta, ring) else { continue };
+            counts.counters += occupancy.changes.len() as u64;
+            let name = format!("ring {}: slots {}", ring.name, occupancy.count.as_str());
+            let counter = |(at, slots)| json!({"ph": "C", "pid": pid, "ts": us(at), "name": name, "args": {"slots": slots}});
+            events.extend(occupancy.changes.into_iter().map(counter));
         }
         for event in events {
             let comma = if std::mem::take(&mut first) { "\n" } else { ",\n" };

@@ -1,11 +1,16 @@
-//! Writes a trace for the viewers: Perfetto's protobuf, and Chrome trace events. CTA after CTA, as a stream.
+//! Writes a trace for the viewers: Perfetto's protobuf, and Chrome trace events, CTA after CTA, as a stream; its spans
+//! as rows for tables; and a few steps of it as a drawing.
 
 mod chrome;
 mod perfetto;
 mod proto;
+mod rows;
+mod svg;
 
 pub use chrome::write_chrome;
 pub use perfetto::write_perfetto;
+pub use rows::{ROWS_SCHEMA, RowsHead, write_rows};
+pub use svg::svg;
 
 use crate::{Clock, CtaTrace, Kind, Lane, Releaser, TraceInfo};
 use std::cmp::Reverse;
@@ -14,7 +19,8 @@ use std::collections::BTreeMap;
 /// What was written, to be counted back by whoever reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ExportCounts {
-    /// Tracks: one a CTA, one a role of it, one for each line of crossing spans.
+    /// Tracks: one a CTA, one a role of it, one for each line of crossing spans; in Perfetto's
+    /// protobuf one a ring of buffers.
     pub tracks: u64,
     /// Spans.
     pub slices: u64,
@@ -22,6 +28,8 @@ pub struct ExportCounts {
     pub instants: u64,
     /// Arrivals joined to the wait that they end.
     pub flows: u64,
+    /// Changes of how many slots of a ring are taken.
+    pub counters: u64,
 }
 
 /// A span of a lane in ticks; `wait` tells its id's table.
@@ -31,13 +39,15 @@ struct Span {
     end: u64,
     wait: bool,
     id: u16,
+    /// The step that its begin was recorded with.
+    step: u16,
     /// Spans of one line nest.
     line: usize,
 }
 
 /// Pairs begins with ends and puts crossing spans on lines of their own. What has no partner is left out.
 fn spans(lane: &Lane) -> Vec<Span> {
-    let mut open: Vec<(bool, u16, u64)> = Vec::new();
+    let mut open: Vec<(bool, u16, u64, u16)> = Vec::new();
     let mut spans = Vec::new();
     for event in &lane.events {
         let (wait, begins) = match event.kind {
@@ -48,10 +58,10 @@ fn spans(lane: &Lane) -> Vec<Span> {
             Kind::Instant | Kind::Arrive => continue,
         };
         if begins {
-            open.push((wait, event.id, event.at));
-        } else if let Some(index) = open.iter().rposition(|&(w, id, _)| w == wait && id == event.id) {
-            let (_, id, begin) = open.remove(index);
-            spans.push(Span { begin, end: event.at, wait, id, line: 0 });
+            open.push((wait, event.id, event.at, event.step));
+        } else if let Some(index) = open.iter().rposition(|&(w, id, ..)| w == wait && id == event.id) {
+            let (_, id, begin, step) = open.remove(index);
+            spans.push(Span { begin, end: event.at, wait, id, step, line: 0 });
         }
     }
     spans.sort_by_key(|s| (s.begin, Reverse(s.end)));
@@ -73,15 +83,18 @@ fn spans(lane: &Lane) -> Vec<Span> {
     spans
 }
 
-/// Arrivals joined to waits: for each, the flow's number and what it joins. Keys are (lane, time, barrier).
-#[derive(Default)]
-struct Flows {
-    from: BTreeMap<(usize, u64, u16), Vec<u64>>,
-    to: BTreeMap<(usize, u64, u16), u64>,
+/// A wait that a recorded arrival ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Release {
+    barrier: u16,
+    /// The arrival's lane and time.
+    from: (usize, u64),
+    /// The wait's lane and end.
+    to: (usize, u64),
 }
 
-/// Joins each wait that a recorded arrival ended to that arrival; numbers start at `next`.
-fn flows(cta: &CtaTrace, info: &TraceInfo, spans: &[Vec<Span>], next: &mut u64) -> Flows {
+/// Joins each wait that was blocked until a recorded arrival to that arrival.
+fn releases(cta: &CtaTrace, info: &TraceInfo, spans: &[Vec<Span>]) -> Vec<Release> {
     let mut arrivals: BTreeMap<u16, Vec<(u64, usize)>> = BTreeMap::new();
     for (lane, events) in cta.lanes.iter().enumerate().map(|(i, l)| (i, &l.events)) {
         for event in events.iter().filter(|e| e.kind == Kind::Arrive) {
@@ -89,7 +102,7 @@ fn flows(cta: &CtaTrace, info: &TraceInfo, spans: &[Vec<Span>], next: &mut u64) 
         }
     }
     arrivals.values_mut().for_each(|times| times.sort_unstable());
-    let mut flows = Flows::default();
+    let mut found = Vec::new();
     for (lane, spans) in spans.iter().enumerate() {
         let role = cta.lanes[lane].role;
         for wait in spans.iter().filter(|s| s.wait) {
@@ -100,11 +113,27 @@ fn flows(cta: &CtaTrace, info: &TraceInfo, spans: &[Vec<Span>], next: &mut u64) 
             let before = times.partition_point(|&(at, _)| at <= wait.end);
             let Some(&(at, from)) = before.checked_sub(1).and_then(|i| times.get(i)) else { continue };
             if at > wait.begin {
-                flows.from.entry((from, at, wait.id)).or_default().push(*next);
-                flows.to.insert((lane, wait.end, wait.id), *next);
-                *next += 1;
+                found.push(Release { barrier: wait.id, from: (from, at), to: (lane, wait.end) });
             }
         }
+    }
+    found
+}
+
+/// Arrivals joined to waits: for each, the flow's number and what it joins. Keys are (lane, time, barrier).
+#[derive(Default)]
+struct Flows {
+    from: BTreeMap<(usize, u64, u16), Vec<u64>>,
+    to: BTreeMap<(usize, u64, u16), u64>,
+}
+
+/// Gives each release a number, from `next` on.
+fn flows(cta: &CtaTrace, info: &TraceInfo, spans: &[Vec<Span>], next: &mut u64) -> Flows {
+    let mut flows = Flows::default();
+    for Release { barrier, from, to } in releases(cta, info, spans) {
+        flows.from.entry((from.0, from.1, barrier)).or_default().push(*next);
+        flows.to.insert((to.0, to.1, barrier), *next);
+        *next += 1;
     }
     flows
 }

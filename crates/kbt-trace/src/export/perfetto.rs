@@ -1,10 +1,12 @@
-//! Perfetto's protobuf (`perfetto.protos.Trace`): a track per CTA, a child track per role, flows for releases.
+//! Perfetto's protobuf (`perfetto.protos.Trace`): a track per CTA, a child track per role, flows for releases,
+//! counters for the slots taken in each ring of buffers.
 //!
 //! Field numbers as in Perfetto's protos, checked against the PyPI package perfetto 0.59.1. Stamps are nanoseconds
 //! of the global timer where the trace relates its clock to it.
 
 use super::proto::Message;
 use super::{ExportCounts, Flows, Span, Time, cta_name, flows, span_name, spans};
+use crate::rings::{self, Ring};
 use crate::{CtaTrace, Kind, Source, TraceError, TraceInfo};
 use std::io::Write;
 
@@ -18,18 +20,22 @@ mod field {
     pub(super) const TRACK_UUID: u32 = 1;
     pub(super) const TRACK_NAME: u32 = 2;
     pub(super) const TRACK_PARENT: u32 = 5;
+    pub(super) const TRACK_COUNTER: u32 = 8;
     pub(super) const TRACK_CHILD_ORDERING: u32 = 11;
     pub(super) const TRACK_RANK: u32 = 12;
     pub(super) const EVENT_TYPE: u32 = 9;
     pub(super) const EVENT_TRACK: u32 = 11;
     pub(super) const EVENT_NAME: u32 = 23;
+    pub(super) const EVENT_COUNTER_VALUE: u32 = 30;
     pub(super) const EVENT_FLOWS: u32 = 47;
     pub(super) const EVENT_LAST_FLOWS: u32 = 48;
+    pub(super) const COUNTER_UNIT_NAME: u32 = 6;
 }
 
 const SLICE_BEGIN: u64 = 1;
 const SLICE_END: u64 = 2;
 const INSTANT: u64 = 3;
+const COUNTER: u64 = 4;
 /// TrackDescriptor.ChildTracksOrdering.EXPLICIT: children by rank.
 const ORDER_EXPLICIT: u64 = 3;
 /// TracePacket.SequenceFlags.SEQ_INCREMENTAL_STATE_CLEARED.
@@ -41,7 +47,9 @@ const STATE_CLEARED: u64 = 1;
 /// If the source cannot be read or `out` not written.
 pub fn write_perfetto(source: &mut dyn Source, out: &mut dyn Write) -> Result<ExportCounts, TraceError> {
     let info = source.info().clone();
+    let (rings, _) = rings::find(&info);
     let mut writer = Writer {
+        rings: &rings,
         time: Time::of(info.clock),
         info: &info,
         out,
@@ -61,6 +69,7 @@ pub fn write_perfetto(source: &mut dyn Source, out: &mut dyn Write) -> Result<Ex
 
 struct Writer<'a> {
     info: &'a TraceInfo,
+    rings: &'a [Ring],
     out: &'a mut dyn Write,
     time: Time,
     counts: ExportCounts,
@@ -77,11 +86,18 @@ struct Mark {
     name: Option<String>,
     flows: Vec<u64>,
     ends: Option<u64>,
+    value: Option<u32>,
+}
+
+impl Mark {
+    const fn new(at: u64, track: u64, kind: u64) -> Self {
+        Self { at, track, kind, name: None, flows: Vec::new(), ends: None, value: None }
+    }
 }
 
 impl Writer<'_> {
     fn cta(&mut self, cta: &CtaTrace) -> Result<(), TraceError> {
-        let parent = self.track(&cta_name(cta, &self.time), None, 0)?;
+        let parent = self.track(&cta_name(cta, &self.time), None, 0, None)?;
         let lanes: Vec<_> = cta.lanes.iter().map(spans).collect();
         let flows = flows(cta, self.info, &lanes, &mut self.next_flow);
         let mut marks = Vec::new();
@@ -90,10 +106,20 @@ impl Writer<'_> {
             let mut tracks = Vec::new();
             for line in 0..spans.iter().map(|s| s.line + 1).max().unwrap_or(1) {
                 let name = if line == 0 { role.clone() } else { format!("{role} (line {line})") };
-                tracks.push(self.track(&name, Some(parent), (lane.role * 16 + line) as u64)?);
+                tracks.push(self.track(&name, Some(parent), (lane.role * 16 + line) as u64, None)?);
             }
             self.slices(spans, &tracks, &mut marks);
             self.instants(index, cta, &flows, tracks[0], &mut marks);
+        }
+        for ring in self.rings {
+            let Some(occupancy) = rings::occupancy(cta, ring) else { continue };
+            let name = format!("ring {}: slots {}", ring.name, occupancy.count.as_str());
+            let rank = self.info.roles.len() as u64 * 16 + u64::from(ring.empty);
+            let track = self.track(&name, Some(parent), rank, Some("slots"))?;
+            let changes = occupancy.changes.into_iter();
+            marks.extend(
+                changes.map(|(at, slots)| Mark { value: Some(slots), ..Mark::new(at, track, COUNTER) }),
+            );
         }
         // The reader wants packets in order of time within a sequence; a stable sort keeps ends before begins.
         marks.sort_by_key(|mark| mark.at);
@@ -110,14 +136,7 @@ impl Writer<'_> {
 
     /// Begins and ends of one lane, in the order in which they nest.
     fn slices(&mut self, spans: &[Span], tracks: &[u64], marks: &mut Vec<Mark>) {
-        let mark = |at, line: usize, kind, name| Mark {
-            at,
-            track: tracks[line],
-            kind,
-            name,
-            flows: Vec::new(),
-            ends: None,
-        };
+        let mark = |at, line: usize, kind, name| Mark { name, ..Mark::new(at, tracks[line], kind) };
         let mut open: Vec<Span> = Vec::new();
         for span in spans {
             while let Some(done) = pop_ended(&mut open, span.begin) {
@@ -152,12 +171,19 @@ impl Writer<'_> {
                 Kind::Begin | Kind::End | Kind::WaitBegin => continue,
             };
             self.counts.flows += u64::from(ends.is_some());
-            marks.push(Mark { at: event.at, track, kind: INSTANT, name: Some(name), flows, ends });
+            marks.push(Mark { name: Some(name), flows, ends, ..Mark::new(event.at, track, INSTANT) });
         }
         self.counts.instants += (marks.len() - before) as u64;
     }
 
-    fn track(&mut self, name: &str, parent: Option<u64>, rank: u64) -> Result<u64, TraceError> {
+    /// Describes a track; one with a unit is a counter's.
+    fn track(
+        &mut self,
+        name: &str,
+        parent: Option<u64>,
+        rank: u64,
+        unit: Option<&str>,
+    ) -> Result<u64, TraceError> {
         let uuid = self.next_uuid;
         self.next_uuid += 1;
         self.counts.tracks += 1;
@@ -167,6 +193,11 @@ impl Writer<'_> {
             Some(parent) => track.number(field::TRACK_PARENT, parent).number(field::TRACK_RANK, rank),
             None => track.number(field::TRACK_CHILD_ORDERING, ORDER_EXPLICIT),
         };
+        if let Some(unit) = unit {
+            let mut counter = Message::default();
+            counter.text(field::COUNTER_UNIT_NAME, unit);
+            track.message(field::TRACK_COUNTER, &counter);
+        }
         let mut packet = Message::default();
         packet.number(field::PACKET_SEQUENCE, 1).message(field::PACKET_TRACK_DESCRIPTOR, &track);
         if std::mem::take(&mut self.first) {
@@ -187,6 +218,10 @@ impl Writer<'_> {
         }
         if let Some(flow) = mark.ends {
             event.fixed64(field::EVENT_LAST_FLOWS, flow);
+        }
+        if let Some(value) = mark.value {
+            event.number(field::EVENT_COUNTER_VALUE, value.into());
+            self.counts.counters += 1;
         }
         let mut packet = Message::default();
         packet

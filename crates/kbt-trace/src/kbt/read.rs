@@ -92,7 +92,7 @@ impl<R: Read> KbtSource<R> {
     }
 }
 
-impl<R: Read> Source for KbtSource<R> {
+impl<R: Read + Send> Source for KbtSource<R> {
     fn info(&self) -> &TraceInfo {
         &self.info
     }

@@ -4,7 +4,7 @@
 //! values and said, or refused where the values fit more than one.
 
 use super::named::{Means, Names, Spans};
-use super::{ReadOptions, Unit};
+use super::{ReadOptions, Unit, json};
 use crate::{
     Clock, CtaTrace, Input, MemoryTrace, ProblemKind, Problems, Role, StepRule, TraceError, TraceInfo,
 };
@@ -56,11 +56,11 @@ impl Scale {
 
 pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<MemoryTrace, TraceError> {
     let array = bytes.iter().find(|c| !c.is_ascii_whitespace()) == Some(&b'[');
-    let object = if array {
-        let trace_events = serde_json::from_slice(bytes).map_err(TraceError::json(name))?;
-        Object { trace_events, other_data: Value::Null }
+    let (object, cut) = if array {
+        let (trace_events, cut) = json::parse(bytes, name)?;
+        (Object { trace_events, other_data: Value::Null }, cut)
     } else {
-        serde_json::from_slice(bytes).map_err(TraceError::json(name))?
+        json::parse(bytes, name)?
     };
     let records = object.trace_events;
     let empty = || TraceError::Empty {
@@ -71,6 +71,7 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
         return Err(empty());
     }
     let mut problems = Problems::default();
+    problems.add(ProblemKind::Truncated, None, u64::from(cut.is_some()), || cut.unwrap_or_default());
     let scale = scale(&records, &object.other_data, name, options)?;
     if options.unit.is_none() {
         problems.add(ProblemKind::UnitDetected, None, 1, || scale.why.to_owned());
@@ -81,6 +82,7 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
         labels: &labels,
         names: Names::default(),
         roles: Vec::new(),
+        role_ids: BTreeMap::new(),
         lanes: BTreeMap::new(),
         open: BTreeMap::new(),
     };
@@ -218,6 +220,7 @@ struct Build<'a> {
     labels: &'a Labels,
     names: Names,
     roles: Vec<String>,
+    role_ids: BTreeMap<String, usize>,
     lanes: BTreeMap<String, BTreeMap<usize, Spans>>,
     open: OpenSpans,
 }
@@ -284,10 +287,14 @@ impl Build<'_> {
         let label = self.labels.thread.get(&(pid.clone(), tid.clone())).cloned().unwrap_or(tid);
         // Proton puts overlapping spans of one warp on lines of their own.
         let role = label.split(" (line ").next().unwrap_or(&label);
-        let index = self.roles.iter().position(|r| r == role).unwrap_or_else(|| {
-            self.roles.push(role.to_owned());
-            self.roles.len() - 1
-        });
+        let index = match self.role_ids.get(role) {
+            Some(&index) => index,
+            None => {
+                self.roles.push(role.to_owned());
+                self.role_ids.insert(role.to_owned(), self.roles.len() - 1);
+                self.roles.len() - 1
+            }
+        };
         self.lanes.entry(pid).or_default().entry(index).or_default()
     }
 }

@@ -6,7 +6,7 @@
 //! warp of a CTA of one launch; the format knows no roles.
 
 use super::named::{Means, Names, Spans};
-use super::{ReadOptions, flashinfer::gcd};
+use super::{ReadOptions, flashinfer::gcd, json};
 use crate::{
     Clock, CtaTrace, Input, MemoryTrace, ProblemKind, Problems, Role, StepRule, TraceError, TraceInfo,
 };
@@ -40,8 +40,9 @@ struct Launch {
 struct Location {
     #[serde(default)]
     sm_id: Option<i64>,
+    #[serde(default)]
     cta_id: Vec<u64>,
-    warp_id: u64,
+    warp_id: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -49,8 +50,8 @@ struct Location {
 struct Range {
     range_name: Option<String>,
     range_name_idx: Option<usize>,
-    start_ts: u64,
-    end_ts: u64,
+    start_ts: Option<u64>,
+    end_ts: Option<u64>,
     #[serde(default)]
     warp_locs: Vec<Location>,
     #[serde(default)]
@@ -62,7 +63,7 @@ struct Range {
 struct Marker {
     marker_name: Option<String>,
     marker_name_idx: Option<usize>,
-    timestamp: u64,
+    timestamp: Option<u64>,
     location: Option<Location>,
     loc_idx: Option<usize>,
 }
@@ -70,13 +71,14 @@ struct Marker {
 /// Whether the JSON is this format's: it alone has `launches` with ranges at the top.
 pub(super) fn is_iket(bytes: &[u8]) -> bool {
     let head = &bytes[..bytes.len().min(1 << 16)];
-    let has = |word: &[u8]| head.windows(word.len()).any(|w| w == word);
-    has(b"\"launches\"") || (has(b"\"stringTable\"") && has(b"\"locationTable\""))
+    let has = |word: &str| json::mentions(head, word);
+    !has("\"traceEvents\"") && (has("\"launches\"") || (has("\"stringTable\"") && has("\"locationTable\"")))
 }
 
 pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<MemoryTrace, TraceError> {
-    let file: File = serde_json::from_slice(bytes).map_err(TraceError::json(name))?;
+    let (file, cut): (File, _) = json::parse(bytes, name)?;
     let mut problems = Problems::default();
+    problems.add(ProblemKind::Truncated, None, u64::from(cut.is_some()), || cut.unwrap_or_default());
     let mut names = Names::default();
     let mut lanes = Lanes::new();
     let mut quantum = 0;
@@ -88,11 +90,14 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
             let shipped = range.warp_loc_idxs.first().and_then(|&i| file.location_table.get(i));
             let location = range.warp_locs.first().or(shipped);
             let means = text.and_then(|text| names.span(text));
-            let (Some(location), Some(means)) = (location, means) else {
+            let lane = location.and_then(|location| lane(&mut lanes, index, grid, location));
+            let (Some(spans), Some(means), Some(start), Some(end)) =
+                (lane, means, range.start_ts, range.end_ts)
+            else {
                 problems.add(ProblemKind::UnknownRecord, None, 1, || format!("a range of launch {index}"));
                 continue;
             };
-            if range.end_ts < range.start_ts {
+            if end < start {
                 problems.add(ProblemKind::ClockBackwards, None, 1, || format!("a range of launch {index}"));
                 continue;
             }
@@ -100,22 +105,17 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
             problems.add(ProblemKind::Overlap, None, u64::from(ends), || {
                 "a range that ends on another warp".into()
             });
-            quantum = gcd(gcd(quantum, range.start_ts), range.end_ts);
-            if let Some(spans) = lane(&mut lanes, index, grid, location) {
-                spans.span(range.start_ts, range.end_ts, means);
-            }
+            quantum = gcd(gcd(quantum, start), end);
+            spans.span(start, end, means);
         }
         for marker in &launch.markers {
             let text =
                 marker.marker_name.as_ref().or(marker.marker_name_idx.and_then(|i| file.string_table.get(i)));
             let shipped = marker.loc_idx.and_then(|i| file.location_table.get(i));
             let location = marker.location.as_ref().or(shipped);
-            match (location, text.and_then(|text| names.span(text))) {
-                (Some(location), Some(Means::Event(id))) => {
-                    if let Some(spans) = lane(&mut lanes, index, grid, location) {
-                        spans.instant(marker.timestamp, id);
-                    }
-                }
+            let lane = location.and_then(|location| lane(&mut lanes, index, grid, location));
+            match (lane, text.and_then(|text| names.span(text)), marker.timestamp) {
+                (Some(spans), Some(Means::Event(id)), Some(at)) => spans.instant(at, id),
                 _ => problems
                     .add(ProblemKind::UnknownRecord, None, 1, || format!("a marker of launch {index}")),
             }
@@ -125,8 +125,17 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
     problems.add(ProblemKind::Ignored, None, names.too_many, || "more than 65536 names".into());
     let (roles, ctas) = into_ctas(lanes);
     if ctas.is_empty() {
-        let why =
-            format!("{launches} launches without ranges; a kernel compiled before the run records nothing");
+        let why = match problems.count(ProblemKind::UnknownRecord) {
+            0 => {
+                format!(
+                    "{launches} launches without ranges; a kernel compiled before the run records nothing"
+                )
+            }
+            lost => format!(
+                "{lost} ranges and markers of {launches} launches, none with a name, a place and times; where the \
+                 file was cut its tables may be missing"
+            ),
+        };
         return Err(TraceError::Empty { name: name.to_owned(), why });
     }
     let (events, barriers) = names.tables();
@@ -162,16 +171,19 @@ fn lane<'a>(
     let linear = grid.1.checked_mul(z)?.checked_add(y)?.checked_mul(grid.0)?.checked_add(x)?;
     let cta = lanes.entry((launch, linear)).or_default();
     cta.0 = cta.0.or(location.sm_id.and_then(|sm| u32::try_from(sm).ok()));
-    Some(cta.1.entry(location.warp_id).or_default())
+    Some(cta.1.entry(location.warp_id?).or_default())
 }
 
-fn into_ctas(lanes: Lanes) -> (Vec<Role>, Vec<CtaTrace>) {
+fn into_ctas(mut lanes: Lanes) -> (Vec<Role>, Vec<CtaTrace>) {
+    lanes.values_mut().for_each(|(_, warps)| warps.retain(|_, spans| !spans.is_empty()));
+    lanes.retain(|_, (_, warps)| !warps.is_empty());
     let mut warps: Vec<u64> = lanes.values().flat_map(|(_, warps)| warps.keys().copied()).collect();
     warps.sort_unstable();
     warps.dedup();
     let roles = warps.iter().map(|w| Role::new(format!("warp {w}"), StepRule::Unstated)).collect();
-    let cta = |((_, linear), (smid, lanes)): ((usize, u64), Warps)| CtaTrace {
-        cta: linear as u32,
+    let cta = |(order, ((_, linear), (smid, lanes))): (usize, ((usize, u64), Warps))| CtaTrace {
+        // A number that no grid has is replaced by the CTA's place in the file.
+        cta: u32::try_from(linear).unwrap_or(order as u32),
         smid,
         anchor: None,
         lanes: lanes
@@ -179,5 +191,5 @@ fn into_ctas(lanes: Lanes) -> (Vec<Role>, Vec<CtaTrace>) {
             .filter_map(|(warp, spans)| Some(spans.into_lane(warps.binary_search(&warp).ok()?)))
             .collect(),
     };
-    (roles, lanes.into_iter().map(cta).collect())
+    (roles, lanes.into_iter().enumerate().map(cta).collect())
 }

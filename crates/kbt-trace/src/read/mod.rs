@@ -4,9 +4,11 @@ mod chrome;
 mod fa4;
 mod flashinfer;
 mod iket;
+mod json;
 mod named;
 mod proton;
 mod slots;
+mod tensor;
 
 use crate::kbt::KbtSource;
 use crate::{MemoryTrace, Source, TraceError};
@@ -22,9 +24,9 @@ pub enum Input {
     Auto,
     /// `.kbttrace`.
     Kbt,
-    /// The int32 buffer of flash-attention-fp4's profiler, raw little-endian.
+    /// The int32 buffer of flash-attention-fp4's profiler, raw little-endian or in a tensor file.
     Fa4Fp4,
-    /// FlashInfer's profiler buffer, raw little-endian.
+    /// FlashInfer's profiler buffer, raw little-endian or in a tensor file.
     Flashinfer,
     /// The JSON of NVIDIA's in-kernel event tracer, documented or shipped shape.
     Iket,
@@ -74,7 +76,7 @@ pub(crate) const CHROME_CYCLES: &str = "kbt_cycles_per_ts";
 pub(crate) const CHROME_MHZ: &str = "kbt_sm_clock_mhz";
 
 /// How to read a trace whose file does not say everything.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ReadOptions {
     /// The format.
     pub input: Input,
@@ -82,6 +84,8 @@ pub struct ReadOptions {
     pub clock_mhz: Option<f64>,
     /// The unit of a Chrome file's time stamps.
     pub unit: Option<Unit>,
+    /// The tensor that is the buffer, in a tensor file that holds several.
+    pub tensor: Option<String>,
 }
 
 /// Opens a trace. `name` stands for the file in messages.
@@ -112,6 +116,18 @@ pub fn open(
     }
     let mut bytes = head;
     input.read_to_end(&mut bytes).map_err(TraceError::io(name))?;
+    if tensor::is_tensor_file(&bytes)
+        && matches!(options.input, Input::Auto | Input::Fa4Fp4 | Input::Flashinfer)
+    {
+        bytes = tensor::buffer(bytes, name, options.tensor.as_deref())?;
+    } else if let Some(tensor) = &options.tensor {
+        return Err(TraceError::Argument {
+            what: "--tensor",
+            found: format!("{tensor}, but {name} is no tensor file"),
+            accepted: "it with safetensors, npy, npz and .pt files of flash-attention-fp4 or FlashInfer only"
+                .into(),
+        });
+    }
     let trace = match options.input {
         Input::Auto => detect(&bytes, name, options)?,
         format => read(format, &bytes, name, options)?,
@@ -132,12 +148,33 @@ fn read(format: Input, bytes: &[u8], name: &str, options: &ReadOptions) -> Resul
     }
 }
 
+/// Whether the file is the beginning of kbt's own magic and nothing more.
+fn kbt_magic_is_cut(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && crate::bindings::KBT_TRACE_FILE_MAGIC[..8].starts_with(bytes)
+}
+
 /// Tries the formats that the first bytes allow.
 fn detect(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<MemoryTrace, TraceError> {
     let first = bytes.iter().copied().find(|c| !c.is_ascii_whitespace());
     if matches!(first, Some(b'{' | b'[')) {
-        let format = if iket::is_iket(bytes) { Input::Iket } else { Input::Chrome };
-        return read(format, bytes, name, options);
+        if iket::is_iket(bytes) {
+            return read(Input::Iket, bytes, name, options);
+        }
+        if first == Some(b'{') && !json::mentions(bytes, "\"traceEvents\"") {
+            let why = "JSON with neither `traceEvents`, as Chrome traces have, nor `launches`, as NVIDIA's in-kernel \
+                       tracer writes";
+            return Err(TraceError::Unknown { name: name.to_owned(), why: why.into() });
+        }
+        return read(Input::Chrome, bytes, name, options);
+    }
+    if kbt_magic_is_cut(bytes) {
+        return Err(TraceError::Damaged {
+            name: name.to_owned(),
+            offset: bytes.len() as u64,
+            field: "magic",
+            found: "the file ends inside it".into(),
+            accepted: "KBTTRACE and a header".into(),
+        });
     }
     if proton::is_proton(bytes) {
         return read(Input::Proton, bytes, name, options);

@@ -82,6 +82,10 @@ impl Spans {
         self.spans.push((start, end, means));
     }
 
+    pub(super) const fn is_empty(&self) -> bool {
+        self.spans.is_empty() && self.instants.is_empty()
+    }
+
     pub(super) fn instant(&mut self, at: u64, event: u16) {
         self.instants.push((at, event));
     }

@@ -107,6 +107,25 @@ pub fn pipeline(cta: u32, steps: u64, open: u64) -> Vec<RingRecords> {
     vec![ring(cta, SOFTMAX, open, &softmax, close), ring(cta, PV, open, &pv, close)]
 }
 
+/// [`pipeline`] with P·V's releases recorded: softmax fills P at 960 of each step, P·V lets go at 1600, which is 600 of
+/// softmax's next step.
+pub fn filled_and_freed(cta: u32, steps: u64) -> Vec<RingRecords> {
+    let mut rings = pipeline(cta, steps, 0);
+    let mut pv = Vec::new();
+    for step in 0..steps {
+        let at = 500 + step * 1000;
+        pv.extend([
+            (b::KBT_TRACE_WAIT_BEGIN, P_FULL, at + 620),
+            (b::KBT_TRACE_WAIT_END, P_FULL, at + 1020),
+            (b::KBT_TRACE_BEGIN, TILE, at + 1020),
+            (b::KBT_TRACE_END, TILE, at + 1590),
+            (b::KBT_TRACE_ARRIVE, P_EMPTY, at + 1600),
+        ]);
+    }
+    rings[1] = ring(cta, PV, 0, &pv, 500 + steps * 1000 + 2500);
+    rings
+}
+
 pub fn file(info: &TraceInfo, capacity: u32, rings: &[RingRecords]) -> Vec<u8> {
     let mut bytes = Vec::new();
     FileWriter::write(&mut bytes, info, capacity, rings).unwrap();

@@ -1,6 +1,12 @@
 //! The outcome of step 2 (schema `kbt.trace/1`). Computing it lives in [`crate::analyse()`], judging it in
 //! `verdicts`.
 
+mod timeline;
+
+pub use timeline::{
+    SpanKind, Timeline, TimelineArrow, TimelineRing, TimelineRow, TimelineSample, TimelineSpan,
+};
+
 use crate::observe::ObserverReport;
 use crate::{Input, Level, Problem, Work};
 use kbt_evidence::Provenance;
@@ -138,6 +144,12 @@ pub struct RoleStats {
     /// The CTA whose mean step is longest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowest: Option<Place>,
+    /// The SMs' own mean steps against each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_sms_cycles: Option<Quantiles>,
+    /// The SM whose mean step is longest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowest_sm: Option<u32>,
     /// What the role's work is, where the recorder states it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Work>,
@@ -151,6 +163,58 @@ pub struct Place {
     /// SM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smid: Option<u32>,
+}
+
+/// What is counted of a ring's slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RingCount {
+    /// From the fill, or its issue, to the release: by arrivals on both barriers.
+    #[default]
+    Taken,
+    /// From the producer's getting the slot to the consumer's: by waits on both barriers, for want of arrivals.
+    Ahead,
+}
+
+impl RingCount {
+    /// The word used in texts.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Taken => "taken",
+            Self::Ahead => "ahead",
+        }
+    }
+}
+
+/// How full a ring of buffers is, from its first fill to its last release in each CTA.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RingStats {
+    /// Its name: what its barriers' names have in common.
+    pub name: String,
+    /// The barrier that says that a slot is full.
+    pub full: String,
+    /// The barrier that says that it is free.
+    pub empty: String,
+    /// Roles that fill it, or issue what fills it.
+    pub producers: Vec<String>,
+    /// Roles that free it.
+    pub consumers: Vec<String>,
+    /// What is counted.
+    #[serde(default)]
+    pub counted: RingCount,
+    /// Slots counted, mean over time.
+    pub mean_slots: f64,
+    /// The most slots at once: a lower bound of its depth.
+    pub peak_slots: u64,
+    /// Time with no slot taken: the consumers have nothing.
+    pub empty_percent: f64,
+    /// Time with as many slots taken as ever: the producers have nowhere to write, if that is its depth.
+    pub peak_percent: f64,
+    /// CTAs that it was seen in.
+    pub ctas: u64,
+    /// Records are missing, or releases came before fills: the fewest slots seen were taken for none.
+    pub relative: bool,
 }
 
 /// What sets the pace.
@@ -227,72 +291,6 @@ pub struct CleanStep {
     pub provenance: Provenance,
 }
 
-/// What a span of the timeline is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SpanKind {
-    /// The role is in a wait.
-    Wait,
-    /// The role is in an event.
-    Event,
-}
-
-/// One span of the timeline, in cycles from its origin.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct TimelineSpan {
-    /// The barrier waited on, or the event.
-    pub label: String,
-    /// What it is.
-    pub kind: SpanKind,
-    /// Begin, not before the timeline's.
-    pub start_cycles: f64,
-    /// End, not after the timeline's.
-    pub end_cycles: f64,
-    /// How many spans of the same row lie around it.
-    pub depth: u32,
-}
-
-/// One role's row.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct TimelineRow {
-    /// The role.
-    pub role: String,
-    /// Its spans, by begin.
-    pub spans: Vec<TimelineSpan>,
-}
-
-/// A recorded release: an arrival and the wait it ended.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct TimelineArrow {
-    /// The barrier.
-    pub barrier: String,
-    /// The arriving role.
-    pub from: String,
-    /// When it arrived.
-    pub from_cycles: f64,
-    /// The waiting role.
-    pub to: String,
-    /// When its wait was over.
-    pub to_cycles: f64,
-}
-
-/// A few steps of one CTA, for drawing.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Timeline {
-    /// Linear CTA index.
-    pub cta: u32,
-    /// The role whose steps bound it.
-    pub role: String,
-    /// Steps shown.
-    pub steps: u64,
-    /// Its length; it starts at 0.
-    pub length_cycles: f64,
-    /// One row a role.
-    pub rows: Vec<TimelineRow>,
-    /// Releases between rows.
-    pub arrows: Vec<TimelineArrow>,
-}
-
 /// Whether the trace's absolute numbers may be used.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "standing")]
@@ -346,6 +344,9 @@ pub struct TraceOutcome {
     /// The shortest wait seen: what a wait costs with nothing to wait for, at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_floor_cycles: Option<f64>,
+    /// How full each ring of buffers is, where arrivals on both of its barriers were recorded, or else waits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rings: Vec<RingStats>,
     /// What sets the pace.
     pub critical: Critical,
     /// For the model of the handoff, where roles, events and barriers are marked for it.

@@ -1,0 +1,128 @@
+//! The buffer of flash-attention-fp4.
+
+use super::*;
+
+/// 96 steps whose numbers are those published for FP4 after the change: period 4381, busy 2429, wait P 633.
+fn block(base: u32) -> Vec<Vec<(u32, u32, u32)>> {
+    let at = |step: u32, offset: u32| base.wrapping_add(step * 4381 + offset);
+    let mut lanes = vec![Vec::new(); 4];
+    for step in 0..96 {
+        let span = |event: u32, from: u32, to: u32| [(event, 0, at(step, from)), (event, 1, at(step, to))];
+        lanes[0].extend(span(0, 10, 310));
+        lanes[0].extend(span(8, 400, 1033));
+        lanes[0].push((1, 0, at(step, 1100)));
+        lanes[0].extend(span(13, 1200, 1278));
+        lanes[0].push((1, 1, at(step, 1418)));
+        for softmax in [1, 2] {
+            lanes[softmax].extend(span(6, 0, 1952));
+            lanes[softmax].extend(span(7, 3000, 3400));
+        }
+        lanes[3].extend(span(10, 100, 4000));
+    }
+    lanes
+}
+
+fn read(bytes: &[u8]) -> TraceOutcome {
+    let outcome = analysed(bytes, &ReadOptions::default(), AnalyseOptions::default()).unwrap();
+    assert_eq!(outcome.trace.format, Input::Fa4Fp4);
+    outcome
+}
+
+#[test]
+fn the_published_metrics_follow_from_their_definitions() {
+    let outcome = read(&slots(4, &block(1000), 800, |b, _| b % 4096));
+    let names: Vec<_> = outcome.roles.iter().map(|r| r.name.as_str()).collect();
+    assert_eq!(names, ["MMA", "Softmax0", "Softmax1", "Correction"]);
+    let softmax = outcome.role("Softmax0").unwrap();
+    assert_eq!(softmax.steps, 96);
+    assert_eq!(softmax.period_cycles.unwrap().median, 4381.0);
+    assert_eq!(softmax.busy_cycles, Some(2429.0));
+    assert_eq!(softmax.waits[0].on, "S");
+    let mma = outcome.role("MMA").unwrap();
+    let wait = |on: &str| mma.waits.iter().find(|w| w.on == on).unwrap().cycles;
+    assert_eq!((wait("P"), wait("P2")), (Some(633.0), Some(78.0)));
+    let span = |name: &str| mma.events.iter().find(|e| e.name == name).unwrap().cycles.unwrap();
+    assert_eq!(span("QK GEMM") + span("PV GEMM"), 618.0, "QK+PV, the embedded wait included");
+    assert_eq!(outcome.trace.level, Some(Level::Coarse));
+    assert_eq!(outcome.trace.quantum_cycles, 1.0);
+}
+
+#[test]
+fn a_clock_that_wraps_inside_the_trace_changes_nothing() {
+    let (plain, wrapped) = (read(&slots(4, &block(1000), 800, |b, _| b)), {
+        let outcome = read(&slots(4, &block(u32::MAX - 200_000), 800, |b, _| b));
+        assert_eq!(problem(&outcome, ProblemKind::ClockWrapped), 4, "once a lane");
+        outcome
+    });
+    assert_eq!(plain.roles, wrapped.roles);
+}
+
+#[test]
+fn block_numbers_beyond_the_tags_field_come_from_the_slot() {
+    // 4098 blocks of one group-0 record pair each; the field wraps at 4096.
+    let lanes: Vec<_> = (0..4098 * 4)
+        .map(|lane| if lane % 4 == 0 { vec![(0, 0, 5), (0, 1, 9)] } else { Vec::new() })
+        .collect();
+    let outcome = read(&slots(4, &lanes, 3, |b, _| b % 4096));
+    assert_eq!(outcome.trace.ctas, 4098);
+    assert_eq!(problem(&outcome, ProblemKind::Aliased), 0);
+}
+
+#[test]
+fn a_begin_of_event_0_on_block_0_and_sm_0_is_not_an_empty_slot() {
+    let mut bytes = slots(4, &block(1000), 800, |b, _| b);
+    // Put block 0 on SM 0: the first tag becomes 0.
+    for tag in bytes[8..].chunks_exact_mut(8) {
+        tag[3] = 0;
+    }
+    assert_eq!(bytes[8..12], [0; 4]);
+    assert_eq!(read(&bytes).role("MMA").unwrap().steps, 96);
+}
+
+#[test]
+fn a_store_that_stopped_at_128_events_is_said_to_hold_the_prologue() {
+    let lanes: Vec<Vec<_>> =
+        block(1000).into_iter().map(|lane| lane.into_iter().take(128).collect()).collect();
+    let outcome = read(&slots(4, &lanes, 800, |b, _| b));
+    assert_eq!(problem(&outcome, ProblemKind::StoppedFull), 4);
+    let text = outcome.render_text();
+    assert!(text.contains("oldest kept"), "{text}");
+}
+
+#[test]
+fn orphans_holes_and_unknown_types_are_counted() {
+    let mut lanes = block(1000);
+    lanes[1].remove(0);
+    lanes[2].pop();
+    lanes[3][10] = (10, 3, 0);
+    lanes[0][6] = (0, 0, 0);
+    let mut bytes = slots(4, &lanes, 800, |b, _| b);
+    let hole = 8 + 8 * (6 * 4);
+    bytes[hole..hole + 8].fill(0);
+    bytes.pop();
+    let outcome = read(&bytes);
+    assert_eq!(problem(&outcome, ProblemKind::Hole), 1);
+    assert_eq!(problem(&outcome, ProblemKind::UnknownRecord), 1);
+    assert!(problem(&outcome, ProblemKind::OrphanEnd) >= 2);
+    assert!(problem(&outcome, ProblemKind::OrphanBegin) >= 1);
+    assert_eq!(problem(&outcome, ProblemKind::Truncated), 1);
+}
+
+#[test]
+fn detail_events_make_it_a_detail_trace() {
+    let mut lanes = block(1000);
+    lanes[1].extend([(2, 0, 1_000_000), (2, 1, 1_000_100)]);
+    assert_eq!(read(&slots(4, &lanes, 800, |b, _| b)).trace.level, Some(Level::Detail));
+}
+
+#[test]
+fn an_unwritten_buffer_and_one_of_another_shape_are_refused() {
+    let empty = slots(4, &vec![Vec::new(); 4], 10, |b, _| b);
+    let options = ReadOptions { input: Input::Fa4Fp4, ..ReadOptions::default() };
+    assert_eq!(error(&empty, &options), "a.trace: no records: all slots of 1 blocks x 4 groups are zero");
+    let shape = error(&[255; 64], &options);
+    assert!(shape.contains("4294967295 blocks"), "{shape}");
+    assert!(error(&[1, 2], &ReadOptions::default()).contains("too few"), "two bytes");
+    let three = slots(3, &vec![vec![(0, 0, 5), (0, 1, 9)]; 3], 10, |b, _| b);
+    assert!(error(&three, &ReadOptions::default()).contains("3 groups"));
+}

@@ -1,0 +1,133 @@
+//! kbt's own file and the device buffer that it comes from.
+
+use super::*;
+use kbt_trace::kbt::write_device_buffer;
+use kbt_trace::{BufferLayout, CtaTrace, open};
+
+#[test]
+fn names_edges_and_meta_come_back_as_written() {
+    let info = info(Level::Coarse);
+    let bytes = file(&info, 1024, &pipeline(0, 3, 0));
+    let source = open(Box::new(std::io::Cursor::new(bytes)), "a", &ReadOptions::default()).unwrap();
+    assert_eq!(*source.info(), info);
+}
+
+#[test]
+fn a_ring_that_wrapped_keeps_the_newest_and_says_how_many_it_lost() {
+    let layout = BufferLayout::new(1, 8, 4, 2).unwrap();
+    let mut raw = vec![0; layout.bytes()];
+    // CTA 4 sits in slot 1; its role wrote 11 records into 8 slots.
+    let header = b::kbt_trace_ring {
+        opened: b::KBT_TRACE_RING_OPEN,
+        closed: b::KBT_TRACE_RING_CLOSED,
+        cta: 4,
+        total: 11,
+        open_clock: 0xffff_ff00,
+        close_clock: 0x1_0000_0200,
+        ..Default::default()
+    };
+    let put = |raw: &mut Vec<u8>, at: usize, words: &[u32]| {
+        for (i, word) in words.iter().enumerate() {
+            raw[at + i * 4..at + i * 4 + 4].copy_from_slice(&word.to_le_bytes());
+        }
+    };
+    let clock = |v: u64| [v as u32, (v >> 32) as u32];
+    let (from, to) = (clock(header.open_clock), clock(header.close_clock));
+    let words = [header.opened, header.closed, 4, 0, 0, 11, 0, 0, from[0], from[1], to[0], to[1]];
+    put(&mut raw, 64, &words);
+    for i in 0..11_u32 {
+        let kind = if i % 2 == 0 { b::KBT_TRACE_WAIT_BEGIN } else { b::KBT_TRACE_WAIT_END };
+        let at = 128 + 64 + (i as usize % 8) * 8;
+        put(&mut raw, at, &[kbt_trace::kbt::tag(kind, 1, i), 0xffff_ff20_u32.wrapping_add(i * 50)]);
+    }
+    let mut bytes = Vec::new();
+    write_device_buffer(&mut bytes, &layout, &raw, &info(Level::Coarse)).unwrap();
+    let mut source = open(Box::new(std::io::Cursor::new(bytes)), "a", &ReadOptions::default()).unwrap();
+    let mut cta = CtaTrace::default();
+    assert!(source.next_cta(&mut cta).unwrap());
+    assert_eq!((cta.cta, cta.lanes.len()), (4, 1));
+    let lane = &cta.lanes[0];
+    assert_eq!(lane.dropped, Some(3));
+    let steps: Vec<_> = lane.events.iter().map(|e| e.step).collect();
+    assert_eq!(steps, (3..11).collect::<Vec<_>>(), "oldest first");
+    let first = 0xffff_ff20_u64 + 3 * 50;
+    let times: Vec<_> = lane.events.iter().map(|e| e.at).collect();
+    assert_eq!(times, (0..8).map(|i| first + i * 50).collect::<Vec<_>>(), "on the 64-bit clock");
+    assert!(!source.next_cta(&mut cta).unwrap());
+    assert_eq!(source.problems().count(ProblemKind::Dropped), 3);
+    assert_eq!(source.problems().count(ProblemKind::ClockWrapped), 1);
+}
+
+#[test]
+fn whole_wraps_between_open_and_the_oldest_record_kept_are_seen_by_the_close() {
+    let far = 1_u64 << 33;
+    let records =
+        [(b::KBT_TRACE_WAIT_BEGIN, P_EMPTY, far + 1000), (b::KBT_TRACE_WAIT_END, P_EMPTY, far + 1500)];
+    let mut ring = ring(0, SOFTMAX, 700, &records, far + 2000);
+    ring.header.total = 500;
+    let bytes = file(&info(Level::Coarse), 2, &[ring]);
+    let mut source = open(Box::new(std::io::Cursor::new(bytes)), "a", &ReadOptions::default()).unwrap();
+    let mut cta = CtaTrace::default();
+    assert!(source.next_cta(&mut cta).unwrap());
+    let times: Vec<_> = cta.lanes[0].events.iter().map(|e| e.at).collect();
+    assert_eq!(times, [700 + far + 1000, 700 + far + 1500]);
+    assert_eq!(cta.lanes[0].dropped, Some(498));
+}
+
+#[test]
+fn a_role_without_close_is_read_and_said() {
+    let mut rings = pipeline(0, 20, 0);
+    rings[1].header.closed = 0;
+    rings[1].header.total = 0;
+    let outcome = outcome(&file(&info(Level::Coarse), 1024, &rings));
+    assert_eq!(problem(&outcome, ProblemKind::NotClosed), 1);
+    assert_eq!(outcome.role("PV").unwrap().busy_cycles, Some(600.0));
+}
+
+#[test]
+fn a_cut_file_gives_what_came_before_the_cut() {
+    let rings: Vec<_> = (0..2).flat_map(|cta| pipeline(cta, 20, 0)).collect();
+    let bytes = file(&info(Level::Coarse), 1024, &rings);
+    let outcome = outcome(&bytes[..bytes.len() - 1000]);
+    assert_eq!(problem(&outcome, ProblemKind::Truncated), 1);
+    assert_eq!(outcome.role("Softmax").unwrap().period_cycles.unwrap().median, 1000.0);
+}
+
+#[test]
+fn a_damaged_header_names_offset_field_and_what_would_do() {
+    let bytes = file(&info(Level::Coarse), 1024, &pipeline(0, 3, 0));
+    let damaged = |at: usize, byte: u8| {
+        let mut bytes = bytes.clone();
+        bytes[at] = byte;
+        error(&bytes, &ReadOptions { input: Input::Kbt, ..ReadOptions::default() })
+    };
+    assert_eq!(damaged(0, b'X'), "a.trace: offset 0: magic: XBTTRACE; accepted: KBTTRACE");
+    assert_eq!(damaged(8, 9), "a.trace: offset 8: version: 9; accepted: 1");
+    assert_eq!(damaged(16, 0), "a.trace: offset 16: level: 0; accepted: 2 (coarse) or 3 (detail)");
+    assert_eq!(damaged(27, 255), "a.trace: offset 24: roles: 4278190083; accepted: at most 4096");
+    let short = error(&bytes[..100], &ReadOptions::default());
+    assert_eq!(short, "a.trace: offset 100: roles: the file ends after 36 bytes of it; accepted: 168 bytes");
+}
+
+#[test]
+fn records_of_unknown_kind_or_id_are_counted_not_read() {
+    let mut rings = pipeline(0, 20, 0);
+    rings[0].records[3].tag = kbt_trace::kbt::tag(9, 0, 0);
+    rings[0].records[4].tag = kbt_trace::kbt::tag(b::KBT_TRACE_BEGIN, 77, 0);
+    let outcome = outcome(&file(&info(Level::Coarse), 1024, &rings));
+    assert_eq!(problem(&outcome, ProblemKind::UnknownRecord), 2);
+}
+
+#[test]
+fn names_that_do_not_fit_and_layouts_that_cannot_be_are_refused() {
+    let mut long = info(Level::Coarse);
+    long.roles[0].name = "x".repeat(41);
+    let mut out = Vec::new();
+    assert!(kbt_trace::kbt::FileWriter::write(&mut out, &long, 8, &[]).is_err());
+    assert!(BufferLayout::new(4, 1000, 1, 1).unwrap_err().to_string().contains("power of two"));
+    assert!(BufferLayout::new(4, 1024, 0, 1).is_err());
+    assert!(BufferLayout::new(4, 1 << 30, 1, 1 << 20).is_err());
+    let layout = BufferLayout::new(4, 64, 1, 2).unwrap();
+    assert_eq!(layout.bytes(), 8 * (64 + 64 * 8));
+    assert!(write_device_buffer(&mut out, &layout, &[0; 10], &info(Level::Coarse)).is_err());
+}

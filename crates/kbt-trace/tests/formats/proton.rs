@@ -1,0 +1,44 @@
+//! Triton Proton's circular buffer.
+
+use super::*;
+
+/// Two warps, 8 records a warp; warp 1 wrote 12 and kept the newest.
+fn buffer(times: bool) -> Vec<u8> {
+    let header = if times { 10 } else { 4 };
+    let block_bytes = (header + 2) * 4 + 2 * 64;
+    let mut words = vec![1, 0, 0, 32, block_bytes, 1, 2, block_bytes];
+    words.extend([0xdead_beef, 5, 3, 128]);
+    words.resize(8 + header as usize, 0);
+    words.extend([16, 24]);
+    let record = |i: u32, at: u32| [(i % 2) << 31 | 1 << 23, at + i * 10];
+    words.extend((0..8).flat_map(|i| record(i, 100)));
+    let mut ring = [[0; 2]; 8];
+    (0..12).for_each(|i| ring[i as usize % 8] = record(i, 500));
+    words.extend(ring.concat());
+    words.iter().flat_map(|w: &u32| w.to_le_bytes()).collect()
+}
+
+#[test]
+fn both_header_sizes_and_a_wrapped_segment_are_read() {
+    for times in [false, true] {
+        let outcome = analysed(&buffer(times), &ReadOptions::default(), AnalyseOptions::default()).unwrap();
+        assert_eq!(outcome.trace.format, Input::Proton);
+        assert_eq!(problem(&outcome, ProblemKind::Dropped), 4);
+        assert_eq!(problem(&outcome, ProblemKind::ClockBackwards), 0);
+        for warp in ["warp 0", "warp 1"] {
+            let role = outcome.role(warp).unwrap();
+            assert_eq!((role.steps, role.period_cycles.unwrap().median), (4, 20.0), "{warp}");
+        }
+    }
+}
+
+#[test]
+fn a_missing_preamble_and_a_cut_file_are_counted() {
+    let mut bytes = buffer(true);
+    bytes[32] = 0;
+    let options = ReadOptions { input: Input::Proton, ..ReadOptions::default() };
+    assert!(error(&bytes, &options).contains("without a record"));
+    let bytes = buffer(true);
+    let outcome = analysed(&bytes[..bytes.len() - 60], &options, AnalyseOptions::default()).unwrap();
+    assert!(problem(&outcome, ProblemKind::Truncated) >= 1);
+}
