@@ -1,5 +1,6 @@
 //! `cargo xtask ci`: everything that CI checks, in the order in which a mistake shows soonest.
 
+use crate::fuzz::fuzz;
 use crate::process::{cargo, root, status, succeeds};
 use crate::tool::{TestArgs, bindings, test};
 use anyhow::{Context, Result, bail, ensure};
@@ -21,7 +22,7 @@ pub(crate) struct CiArgs {
 
 type Check = fn() -> Result<()>;
 
-const CHECKS: [(&str, Check); 9] = [
+const CHECKS: [(&str, Check); 10] = [
     ("fmt", fmt),
     ("bindings", bindings_check),
     ("kernels", kernels),
@@ -31,6 +32,7 @@ const CHECKS: [(&str, Check); 9] = [
     ("recipe", recipe),
     ("deny", deny),
     ("test", tests),
+    ("fuzz", fuzz),
 ];
 
 /// The crates that must build by themselves with no GPU, no CUDA and no command line.

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool prints")]
 
 mod ci;
+mod fuzz;
 mod pins;
 mod process;
 mod setup;
@@ -30,7 +31,7 @@ enum Command {
     Test(tool::TestArgs),
     /// Install the pinned CUDA compilers into target/cuda.
     #[command(after_help = "Example: cargo xtask setup")]
-    Setup,
+    Setup(setup::SetupArgs),
     /// Everything that CI checks.
     #[command(after_help = "Example: cargo xtask ci --only clippy")]
     Ci(ci::CiArgs),
@@ -70,7 +71,7 @@ fn main() -> ExitCode {
         Command::Compare(rest) => tool::run("kbt-frame", "compare", &rest.args),
         Command::Test(args) => tool::test(&args),
         Command::Dist(args) => tool::dist(&args),
-        Command::Setup => setup::setup(),
+        Command::Setup(args) => setup::setup(&args),
         Command::Ci(args) => ci::ci(&args),
         Command::Bindings { check } => tool::bindings(check),
     };

@@ -1,4 +1,4 @@
-//! The pinned CUDA packages: cuda-requirements.txt, in pip's own format.
+//! The pinned CUDA packages: cuda-requirements.txt and cuda-second-requirements.txt, in pip's own format.
 
 use anyhow::{Context, Result, ensure};
 
@@ -27,15 +27,20 @@ impl Pin {
 
 /// The packages that setup installs.
 pub(crate) fn pins() -> Result<Vec<Pin>> {
-    parse(include_str!("../cuda-requirements.txt"))
+    parse("cuda-requirements.txt", include_str!("../cuda-requirements.txt"))
 }
 
-fn parse(text: &str) -> Result<Vec<Pin>> {
+/// The packages of the second toolkit.
+pub(crate) fn second_pins() -> Result<Vec<Pin>> {
+    parse("cuda-second-requirements.txt", include_str!("../cuda-second-requirements.txt"))
+}
+
+fn parse(file: &str, text: &str) -> Result<Vec<Pin>> {
     let lines =
         text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
     lines
         .map(|(index, line)| {
-            let at = || format!("cuda-requirements.txt:{}", index + 1);
+            let at = || format!("{file}:{}", index + 1);
             let mut words = line.split_whitespace();
             let (name, version) = words
                 .next()
@@ -58,7 +63,10 @@ mod tests {
         let pins = pins().unwrap();
         let tools = ["nvidia-cuda-nvcc", "nvidia-cuda-nvdisasm", "nvidia-cuda-cuobjdump", "nvidia-nvvm"];
         assert!(tools.iter().all(|tool| pins.iter().any(|pin| pin.name == *tool)));
-        for pin in pins {
+        let second = second_pins().unwrap();
+        assert!(tools[..3].iter().all(|tool| second.iter().any(|pin| pin.name == *tool)));
+        assert!(second.iter().all(|pin| !pins.contains(pin)), "a second version of each");
+        for pin in pins.into_iter().chain(second) {
             assert_eq!(pin.digests.len(), 2, "{pin:?}");
             assert!(pin.digests.iter().all(|d| d.len() == 64 && d.bytes().all(|b| b.is_ascii_hexdigit())));
         }
@@ -66,13 +74,13 @@ mod tests {
 
     #[test]
     fn lines_are_read_and_bad_ones_named() {
-        let pins = parse("# c\n\nnvidia-x==1.2.3 --hash=sha256:ab --hash=sha256:cd\n").unwrap();
+        let pins = parse("pins.txt", "# c\n\nnvidia-x==1.2.3 --hash=sha256:ab --hash=sha256:cd\n").unwrap();
         assert_eq!(pins[0].requirement(), "nvidia-x==1.2.3");
         assert_eq!(pins[0].wheel_prefix(), "nvidia_x-1.2.3-");
         assert_eq!(pins[0].digests, ["ab", "cd"]);
         for (text, expect) in [("x --hash=sha256:ab", ":1: no name==version"), ("# c\nx==1", ":2: no --hash")]
         {
-            let error = parse(text).unwrap_err().to_string();
+            let error = parse("pins.txt", text).unwrap_err().to_string();
             assert!(error.contains(expect), "{error}");
         }
     }

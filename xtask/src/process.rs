@@ -16,6 +16,11 @@ pub(crate) fn cuda_dir() -> PathBuf {
     root().join("target/cuda")
 }
 
+/// Where `cargo xtask setup --second` installs.
+pub(crate) fn second_cuda_dir() -> PathBuf {
+    root().join("target/cuda-second")
+}
+
 /// cargo with `KBT_CUDA` set: the caller's, made absolute because tests run in their package's folder, else
 /// target/cuda if there is one. The crate that embeds the kernels is rebuilt when `KBT_CUDA` changes, so every
 /// command here sets it alike.
@@ -30,6 +35,10 @@ pub(crate) fn cargo<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Comma
         command.env("KBT_CUDA", cuda_dir());
     } else {
         command.env_remove("KBT_CUDA");
+    }
+    // Only tests look at it.
+    if std::env::var_os("KBT_CUDA_MORE").is_none() && second_cuda_dir().join("bin/ptxas").is_file() {
+        command.env("KBT_CUDA_MORE", second_cuda_dir());
     }
     command
 }

@@ -4,36 +4,67 @@
 //! there; the rest is downloaded with pip and unpacked, so a killed run goes on where it stopped. What was installed
 //! is then run: nothing is taken on trust.
 
-use crate::pins::{Pin, pins};
-use crate::process::{cuda_dir, succeeds};
+use crate::pins::{Pin, pins, second_pins};
+use crate::process::{cuda_dir, second_cuda_dir, succeeds};
 use anyhow::{Context, Result, bail, ensure};
 use kbt_device::Arch;
-use kbt_toolchain::{NvccOptions, NvdisasmOptions, Search, Tool};
+use kbt_toolchain::{NvccOptions, NvdisasmOptions, Search, Tool, Toolchain};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 const UNPACK: &str = include_str!("unpack.py");
 
-pub(crate) fn setup() -> Result<ExitCode> {
+/// Which toolkits are installed.
+#[derive(clap::Args)]
+pub(crate) struct SetupArgs {
+    /// Also a second toolkit, into target/cuda-second, for the tests that compare two versions of each tool.
+    #[arg(long)]
+    second: bool,
+}
+
+pub(crate) fn setup(args: &SetupArgs) -> Result<ExitCode> {
     let (dir, pins) = (cuda_dir(), pins()?);
-    let missing: Vec<_> = pins.iter().filter(|pin| !is_installed(&dir, pin)).collect();
-    if !missing.is_empty() {
-        let tags = platform_tags()?;
-        let python = python(&pins)?;
-        for (index, pin) in missing.iter().enumerate() {
-            eprintln!("setup: {} ({} of {})", pin.requirement(), index + 1, missing.len());
-            install(&dir, pin, python, &tags, &pins)?;
-        }
+    install_all(&dir, &pins)?;
+    let mut lines = verify(&dir)?;
+    lines.push(format!("CUDA compilers are ready in {}", dir.display()));
+    if args.second {
+        let dir = second_cuda_dir();
+        install_all(&dir, &second_pins()?)?;
+        let tools = Search { kbt_cuda: Some((&dir).into()), ..Search::default() }.find()?;
+        lines.extend(versions(&tools, &dir, &[Tool::Ptxas, Tool::Nvdisasm, Tool::Cuobjdump])?);
+        lines.push(format!("a second toolkit is ready in {}", dir.display()));
     }
-    let lines = verify(&dir)?;
-    // Wheels of killed downloads.
-    let _ = fs::remove_dir_all(dir.join(".wheels"));
     for line in lines {
         println!("{line}");
     }
-    println!("CUDA compilers are ready in {}", dir.display());
     Ok(ExitCode::SUCCESS)
+}
+
+/// Installs what is missing of the packages.
+fn install_all(dir: &Path, pins: &[Pin]) -> Result<()> {
+    let missing: Vec<_> = pins.iter().filter(|pin| !is_installed(dir, pin)).collect();
+    if !missing.is_empty() {
+        let tags = platform_tags()?;
+        let python = python(pins)?;
+        for (index, pin) in missing.iter().enumerate() {
+            eprintln!("setup: {} ({} of {})", pin.requirement(), index + 1, missing.len());
+            install(dir, pin, python, &tags, pins)?;
+        }
+    }
+    // Wheels of killed downloads.
+    let _ = fs::remove_dir_all(dir.join(".wheels"));
+    Ok(())
+}
+
+/// A line for each tool, which must lie in the folder.
+fn versions(tools: &Toolchain, dir: &Path, which: &[Tool]) -> Result<Vec<String>> {
+    let line = |tool: &Tool| {
+        let path = tools.path(*tool)?;
+        ensure!(path.starts_with(dir), "{} is not in {}", path.display(), dir.display());
+        Ok(format!("{tool} {}", tools.version(*tool)?))
+    };
+    which.iter().map(line).collect()
 }
 
 fn stamp(dir: &Path, pin: &Pin) -> PathBuf {
@@ -147,12 +178,7 @@ fn wheel(downloads: &Path, pin: &Pin) -> Option<PathBuf> {
 fn verify(dir: &Path) -> Result<Vec<String>> {
     let search = Search { kbt_cuda: Some(dir.into()), path: std::env::var_os("PATH"), ..Search::default() };
     let tools = search.find()?;
-    let mut lines = Vec::new();
-    for tool in [Tool::Nvcc, Tool::Ptxas, Tool::Nvdisasm, Tool::Cuobjdump] {
-        let path = tools.path(tool)?;
-        ensure!(path.starts_with(dir), "{} is not in {}", path.display(), dir.display());
-        lines.push(format!("{tool} {}", tools.version(tool)?));
-    }
+    let mut lines = versions(&tools, dir, &[Tool::Nvcc, Tool::Ptxas, Tool::Nvdisasm, Tool::Cuobjdump])?;
     ensure!(
         succeeds(Command::new("g++").arg("--version")),
         "no g++ on PATH: nvcc needs a host C++ compiler; install one, for example `apt-get install g++` (the other \

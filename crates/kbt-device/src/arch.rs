@@ -66,7 +66,9 @@ impl FromStr for Arch {
             Some(c @ ('a' | 'f')) => (&rest[..rest.len() - 1], Some(c)),
             _ => (rest, None),
         };
-        let valid = (2..=3).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
+        let valid = (2..=3).contains(&digits.len())
+            && digits.bytes().all(|b| b.is_ascii_digit())
+            && !digits.starts_with('0');
         let sm = digits.parse().ok().filter(|_| valid).ok_or_else(error)?;
         Ok(Self { sm, suffix })
     }
@@ -95,7 +97,7 @@ mod tests {
         for text in ["sm_75", "sm_90a", "sm_103a", "sm_100f", "sm_121"] {
             assert_eq!(text.parse::<Arch>().unwrap().to_string(), text);
         }
-        for text in ["", "90a", "sm_", "sm_9", "sm_90b", "sm_9000", "sm_+90"] {
+        for text in ["", "90a", "sm_", "sm_9", "sm_90b", "sm_9000", "sm_+90", "sm_09"] {
             assert!(text.parse::<Arch>().is_err(), "{text}");
         }
         assert_eq!((Arch::SM_103A.major(), Arch::SM_103A.minor()), (10, 3));

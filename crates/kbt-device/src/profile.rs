@@ -110,10 +110,18 @@ pub enum CeilingKind {
     L2Read,
     /// Bytes read from shared memory a second, all SMs.
     SharedRead,
-    /// Dense bf16 or f16 matrix products with f32 accumulation.
+    /// Dense bf16 matrix products with f32 accumulation.
     TensorBf16,
-    /// Dense fp8 matrix products.
+    /// Dense f16 matrix products with f32 accumulation.
+    TensorF16,
+    /// Dense tf32 matrix products.
+    TensorTf32,
+    /// Dense fp8 (e4m3) matrix products.
     TensorFp8,
+    /// Dense fp8 (e5m2) matrix products.
+    TensorE5m2,
+    /// Dense 8-bit integer matrix products; a multiply-add counted as two operations.
+    TensorInt8,
     /// Dense fp4 matrix products.
     TensorFp4,
     /// FP32 arithmetic, an FMA counted as two.
@@ -137,7 +145,11 @@ impl CeilingKind {
             Self::L2Read => "l2_read",
             Self::SharedRead => "shared_read",
             Self::TensorBf16 => "tensor_bf16",
+            Self::TensorF16 => "tensor_f16",
+            Self::TensorTf32 => "tensor_tf32",
             Self::TensorFp8 => "tensor_fp8",
+            Self::TensorE5m2 => "tensor_e5m2",
+            Self::TensorInt8 => "tensor_int8",
             Self::TensorFp4 => "tensor_fp4",
             Self::Fp32 => "fp32",
             Self::Fp64 => "fp64",

@@ -1,6 +1,6 @@
 //! Edits of PTX text that keep the rest byte for byte: register caps and budgets.
 
-use crate::{Function, Module};
+use crate::{Function, Instruction, Module};
 
 /// The text with every kernel capped at `registers` a thread (`.maxnreg`), whatever cap it had. A minimum of
 /// CTAs an SM (`.minnctapersm`) is taken out, because it is a cap too.
@@ -18,20 +18,32 @@ pub fn with_register_cap(text: &str, module: &Module, registers: u32) -> String 
     apply(text, edits)
 }
 
-/// The register budgets that a module's kernels set (`setmaxnreg`), in order, with repetitions.
-#[must_use]
-pub fn register_budgets(module: &Module) -> Vec<u32> {
-    let instructions = module.functions.iter().flat_map(Function::instructions);
-    let budgets = instructions.filter(|i| i.base() == "setmaxnreg");
-    budgets.filter_map(|i| i.operands.first()?.parse().ok()).collect()
+/// A `setmaxnreg` of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BudgetSite {
+    /// Registers a thread that it asks for.
+    pub registers: u32,
+    /// Whether it raises the count (`.inc`); else it lowers it.
+    pub raises: bool,
+    /// Its line.
+    pub line: u32,
 }
 
-/// The text with every `setmaxnreg` of `from` registers set to `to`.
+/// The `setmaxnreg` of a function with a number for an operand, in order.
+pub fn budget_sites(function: &Function) -> impl Iterator<Item = BudgetSite> + '_ {
+    budgets(function).map(|(i, registers)| BudgetSite { registers, raises: i.has("inc"), line: i.line })
+}
+
+fn budgets(function: &Function) -> impl Iterator<Item = (&Instruction, u32)> {
+    let instructions = function.instructions().filter(|i| i.base() == "setmaxnreg");
+    instructions.filter_map(|i| Some((i, i.operands.first()?.parse().ok()?)))
+}
+
+/// The text with the budgets of a function set to these, in the order of [`budget_sites`]; what is beyond the
+/// shorter of the two stays.
 #[must_use]
-pub fn with_budget(text: &str, module: &Module, from: u32, to: u32) -> String {
-    let instructions = module.functions.iter().flat_map(Function::instructions);
-    let budgets = instructions.filter(|i| i.base() == "setmaxnreg" && i.operands == [from.to_string()]);
-    let edits = budgets.filter_map(|i| {
+pub fn with_budgets(text: &str, function: &Function, registers: &[u32]) -> String {
+    let edits = budgets(function).zip(registers).filter_map(|((i, _), to)| {
         // The operand is the last word of the instruction.
         let source = text.get(i.span.clone())?;
         let start = i.span.start + source.rfind(|c: char| !c.is_ascii_digit())? + 1;
@@ -68,12 +80,16 @@ mod tests {
     #[test]
     fn caps_and_budgets_are_set_and_the_rest_stays() {
         let module = parse(TEXT).unwrap();
-        assert_eq!(register_budgets(&module), [232, 40]);
+        let kernel = &module.functions[0];
+        let sites: Vec<_> = budget_sites(kernel).map(|s| (s.registers, s.raises, s.line)).collect();
+        assert_eq!(sites, [(232, true, 7), (40, false, 8)]);
         let capped = with_register_cap(TEXT, &module, 64);
         assert_eq!(capped, TEXT.replace(".minnctapersm 2", "").replace("{\n", ".maxnreg 64\n{\n"));
         assert_eq!(parse(&capped).unwrap().problems, []);
         let again = with_register_cap(&capped, &parse(&capped).unwrap(), 80);
         assert!(again.contains(".maxnreg 80") && !again.contains(".maxnreg 64"), "{again}");
-        assert_eq!(with_budget(TEXT, &module, 232, 200), TEXT.replace("232", "200"));
+        assert_eq!(with_budgets(TEXT, kernel, &[200, 40]), TEXT.replace("232", "200"));
+        assert_eq!(with_budgets(TEXT, kernel, &[232, 24]), TEXT.replace(" 40", " 24"));
+        assert_eq!(with_budgets(TEXT, kernel, &[]), TEXT);
     }
 }

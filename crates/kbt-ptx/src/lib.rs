@@ -10,7 +10,7 @@ mod parse;
 mod pieces;
 
 pub use ast::{Declaration, Function, Guard, Instruction, Module, Problem, PtxError, Statement};
-pub use edit::{register_budgets, with_budget, with_register_cap};
+pub use edit::{BudgetSite, budget_sites, with_budgets, with_register_cap};
 pub use parse::parse;
 
 /// The README's example is a test.

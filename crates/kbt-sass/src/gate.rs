@@ -3,9 +3,10 @@
 //! A baseline is a metrics outcome as it was written. Findings are ordered by how much they tell: spills
 //! first, then how the units interleave, then counts.
 
+use crate::LoopKind;
 use crate::outcome::{MetricsOutcome, Section};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 /// What may change without failing the gate. Percentages are relative to the baseline.
@@ -26,6 +27,8 @@ pub struct Tolerance {
     pub stalls_percent: f64,
     /// Change of tensor, copy and barrier operations.
     pub operations_percent: f64,
+    /// Whether role regions and loops of the source may disappear.
+    pub structure: bool,
     /// Functions whose names contain one of these are not compared.
     pub ignore: Vec<String>,
 }
@@ -40,6 +43,7 @@ impl Default for Tolerance {
             instructions_percent: 5.0,
             stalls_percent: 10.0,
             operations_percent: 0.0,
+            structure: false,
             ignore: Vec::new(),
         }
     }
@@ -59,6 +63,8 @@ pub enum GateRule {
     Stack,
     /// Transitions between the two units.
     Interleave,
+    /// A role region or a loop is gone.
+    Structure,
     /// Tensor, copy or barrier operations.
     Operations,
     /// Stalls.
@@ -117,6 +123,16 @@ impl GateReport {
         self.findings.is_empty()
     }
 
+    /// The three most telling findings: the worst of each rule, in the order of the rules, before a second of any.
+    #[must_use]
+    pub fn most_telling(&self) -> Vec<&GateFinding> {
+        let mut seen = BTreeSet::new();
+        let (first, more): (Vec<_>, Vec<_>) = self.findings.iter().partition(|f| seen.insert(f.rule));
+        let mut shown: Vec<&GateFinding> = first.into_iter().chain(more).take(SHOWN).collect();
+        shown.sort_by_key(|f| f.rule);
+        shown
+    }
+
     /// The report as text: the three most telling findings and how many more there are.
     #[must_use]
     pub fn render_text(&self) -> String {
@@ -124,7 +140,7 @@ impl GateReport {
             return format!("gate passed: {} functions as in the baseline\n", self.compared);
         }
         let mut out = String::new();
-        for finding in self.findings.iter().take(SHOWN) {
+        for finding in self.most_telling() {
             out += &format!("{finding}\n");
         }
         if self.findings.len() > SHOWN {
@@ -141,11 +157,16 @@ impl GateReport {
 #[must_use]
 pub fn gate(baseline: &MetricsOutcome, now: &MetricsOutcome, tolerance: &Tolerance) -> GateReport {
     let ignored = |name: &str| tolerance.ignore.iter().any(|i| name.contains(i.as_str()));
+    // A listing of several members has a name more than once: the first is compared with the first.
+    let mut now_by_name: BTreeMap<_, VecDeque<&Section>> = BTreeMap::new();
+    for new in &now.functions {
+        now_by_name.entry((new.name.as_str(), new.arch)).or_default().push_back(new);
+    }
     let mut findings = Vec::new();
     let mut compared = 0;
     for old in baseline.functions.iter().filter(|f| !ignored(&f.name)) {
-        let same = |f: &&Section| f.name == old.name && f.arch == old.arch;
-        match now.functions.iter().find(same) {
+        let same = now_by_name.get_mut(&(old.name.as_str(), old.arch));
+        match same.and_then(VecDeque::pop_front) {
             Some(new) => {
                 compared += 1;
                 compare(old, new, &place(old), tolerance, &mut findings);
@@ -188,14 +209,14 @@ fn compare(old: &Section, new: &Section, place: &str, tolerance: &Tolerance, out
         ("shared spill loads", was.shared_spill_load_bytes, is.shared_spill_load_bytes),
         ("shared spill stores", was.shared_spill_store_bytes, is.shared_spill_store_bytes),
     ] {
-        if is > was + tolerance.spill_bytes {
+        if is > was.saturating_add(tolerance.spill_bytes) {
             find(GateRule::Spills, format!("{what} {was} -> {is} bytes"), percent(was, is));
         }
     }
     if is.array && !was.array && !tolerance.local_arrays {
         find(GateRule::LocalArray, "a local array is in local memory now".to_owned(), 100.0);
     }
-    if is.stack_bytes > was.stack_bytes + tolerance.stack_bytes {
+    if is.stack_bytes > was.stack_bytes.saturating_add(tolerance.stack_bytes) {
         let message = format!("stack {} -> {} bytes", was.stack_bytes, is.stack_bytes);
         find(GateRule::Stack, message, percent(was.stack_bytes, is.stack_bytes));
     }
@@ -241,8 +262,18 @@ fn compare(old: &Section, new: &Section, place: &str, tolerance: &Tolerance, out
     }
     for part in old.regions.iter().chain(&old.loops) {
         let now = new.regions.iter().chain(&new.loops).find(|p| p.name == part.name && p.kind == part.kind);
-        if let Some(now) = now {
-            compare(part, now, &format!("{place} {}", part.name), tolerance, out);
+        match now {
+            Some(now) => compare(part, now, &format!("{place} {}", part.name), tolerance, out),
+            // Loops that wait or replay come and go with the compiler.
+            None if !tolerance.structure && part.of_loop.is_none_or(|l| l.kind == LoopKind::User) => {
+                out.push(GateFinding {
+                    rule: GateRule::Structure,
+                    place: format!("{place} {}", part.name),
+                    message: "is in the baseline and not in the code: unrolled, split or gone".to_owned(),
+                    change_percent: 100.0,
+                });
+            }
+            None => {}
         }
     }
 }

@@ -13,12 +13,7 @@ pub struct Instruction {
     pub address: u64,
     /// The predicate it executes under; `None` where it always does.
     pub guard: Option<Guard>,
-    /// `OPCODE OPERANDS` with single blanks, guard and annotations taken off.
-    text: Box<str>,
-    /// Bytes of `text` that are the full mnemonic.
-    opcode_len: u16,
-    /// Bytes of `text` that are the base mnemonic.
-    base_len: u16,
+    text: Text,
     /// Addresses inside the function that control may go to from here (branches, calls, convergence points).
     pub targets: Vec<u64>,
     /// The scheduling fields, where the listing has the encoding or prints them.
@@ -37,21 +32,19 @@ impl Instruction {
     /// An instruction from its mnemonic and operands, as an assembler would write them.
     #[must_use]
     pub fn new(address: u64, guard: Option<Guard>, opcode: &str, operands: &str) -> Self {
-        // Mnemonics are short; a longer one is not an instruction and is cut rather than wrapped around.
-        let opcode = floor_char_boundary(opcode, usize::from(u16::MAX));
-        let mut text = String::with_capacity(opcode.len() + 1 + operands.len());
-        text.push_str(opcode);
-        if !operands.is_empty() {
-            text.push(' ');
-            text.push_str(operands);
-        }
-        let cut = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
+        let mut text = TextBuilder::default();
+        let span = text.push(opcode, operands);
+        let mut insn = Self::spanning(address, guard, span);
+        insn.text.arena = text.finish();
+        insn
+    }
+
+    /// An instruction whose text is still being built; [`Self::set_text`] gives it.
+    pub(crate) fn spanning(address: u64, guard: Option<Guard>, span: Span) -> Self {
         Self {
             address,
             guard,
-            opcode_len: cut(opcode.len()),
-            base_len: cut(base_len(opcode)),
-            text: text.into_boxed_str(),
+            text: Text { arena: Arc::default(), span },
             targets: Vec::new(),
             control: None,
             encoding: None,
@@ -61,21 +54,26 @@ impl Instruction {
         }
     }
 
+    /// The text that the instruction's span is of.
+    pub(crate) fn set_text(&mut self, arena: &Arc<str>) {
+        self.text.arena = arena.clone();
+    }
+
     /// The base mnemonic: `MUFU` of `MUFU.EX2`.
     #[must_use]
     pub fn mnemonic(&self) -> &str {
-        &self.text[..usize::from(self.base_len)]
+        self.text.part(0, self.text.span.base_len.into())
     }
 
     /// The full mnemonic with its modifiers: `MUFU.EX2`.
     #[must_use]
     pub fn opcode(&self) -> &str {
-        &self.text[..usize::from(self.opcode_len)]
+        self.text.part(0, self.text.span.opcode_len.into())
     }
 
     /// The modifiers after the base mnemonic, without dots.
     pub fn modifiers(&self) -> impl Iterator<Item = &str> {
-        self.opcode()[usize::from(self.base_len)..].split('.').filter(|m| !m.is_empty())
+        self.opcode()[usize::from(self.text.span.base_len)..].split('.').filter(|m| !m.is_empty())
     }
 
     /// Whether one of the modifiers is `name`.
@@ -87,7 +85,7 @@ impl Instruction {
     /// The operands as one text, commas included.
     #[must_use]
     pub fn operands(&self) -> &str {
-        self.text[usize::from(self.opcode_len)..].trim_start()
+        self.text.part(self.text.span.opcode_len.into(), self.text.span.len).trim_start()
     }
 
     /// The operands one by one; commas inside brackets and parentheses do not separate.
@@ -98,7 +96,7 @@ impl Instruction {
     /// `OPCODE OPERANDS`, without the guard.
     #[must_use]
     pub fn text(&self) -> &str {
-        &self.text
+        self.text.part(0, self.text.span.len)
     }
 
     /// Whether the tool marked it as a spill store or reload.
@@ -119,14 +117,99 @@ impl fmt::Display for Instruction {
         if let Some(guard) = self.guard {
             write!(f, "{guard} ")?;
         }
-        f.write_str(&self.text)
+        f.write_str(self.text())
     }
+}
+
+/// `OPCODE OPERANDS` with single blanks, guard and annotations taken off. All instructions of a function share
+/// one allocation: a listing has millions of them.
+#[derive(Clone)]
+struct Text {
+    arena: Arc<str>,
+    span: Span,
+}
+
+/// Where an instruction's text is in that of its function.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Span {
+    start: usize,
+    /// Bytes of the whole text.
+    len: usize,
+    /// Bytes of it that are the full mnemonic.
+    opcode_len: u16,
+    /// Bytes of it that are the base mnemonic.
+    base_len: u16,
+}
+
+impl Text {
+    /// From and to in bytes of this instruction's own text; empty while the text is not set.
+    fn part(&self, from: usize, to: usize) -> &str {
+        self.arena.get(self.span.start + from..self.span.start + to).unwrap_or_default()
+    }
+}
+
+impl PartialEq for Text {
+    fn eq(&self, other: &Self) -> bool {
+        let Span { len, opcode_len, .. } = self.span;
+        opcode_len == other.span.opcode_len && self.part(0, len) == other.part(0, other.span.len)
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.part(0, self.span.len), f)
+    }
+}
+
+/// The text of a function's instructions while they are read.
+#[derive(Debug, Default)]
+pub(crate) struct TextBuilder(String);
+
+impl TextBuilder {
+    /// Adds an instruction's text.
+    pub(crate) fn push(&mut self, opcode: &str, operands: &str) -> Span {
+        // Mnemonics are short; a longer one is not an instruction and is cut rather than wrapped around.
+        let opcode = floor_char_boundary(opcode, usize::from(u16::MAX));
+        let start = self.0.len();
+        self.0.push_str(opcode);
+        if !operands.is_empty() {
+            self.0.push(' ');
+            self.0.push_str(operands);
+        }
+        let cut = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
+        Span {
+            start,
+            len: self.0.len() - start,
+            opcode_len: cut(opcode.len()),
+            base_len: cut(base_len(opcode)),
+        }
+    }
+
+    /// The base mnemonic of an instruction whose text is here.
+    pub(crate) fn mnemonic_of(&self, insn: &Instruction) -> &str {
+        let Span { start, base_len, .. } = insn.text.span;
+        self.0.get(start..start + usize::from(base_len)).unwrap_or_default()
+    }
+
+    /// The whole, for [`Instruction::set_text`].
+    pub(crate) fn finish(self) -> Arc<str> {
+        self.0.into()
+    }
+}
+
+/// The base mnemonic of a full one.
+pub(crate) fn base_mnemonic(opcode: &str) -> &str {
+    &opcode[..base_len(opcode)]
 }
 
 /// Bytes of a full mnemonic that name the operation. `UIADD3.64`, `UMOV.64` and `HFMA2.MMA` are operations
 /// of their own: another encoding, and for the last another pipe.
 fn base_len(opcode: &str) -> usize {
-    let base = opcode.find('.').unwrap_or(opcode.len());
+    let Some(base) = opcode.bytes().position(|b| b == b'.') else { return opcode.len() };
+    // The last letters of the three, since this is asked of every instruction.
+    if !matches!(opcode.as_bytes()[base.saturating_sub(1)], b'3' | b'V' | b'2') {
+        return base;
+    }
     for own in ["UIADD3.64", "UMOV.64", "HFMA2.MMA"] {
         if let Some(rest) = opcode.strip_prefix(own)
             && (rest.is_empty() || rest.starts_with('.'))
@@ -195,6 +278,12 @@ impl fmt::Display for Guard {
 #[derive(Debug, Clone)]
 pub struct Operands<'a> {
     rest: &'a str,
+}
+
+impl<'a> Operands<'a> {
+    pub(crate) const fn new(text: &'a str) -> Self {
+        Self { rest: text }
+    }
 }
 
 impl<'a> Iterator for Operands<'a> {

@@ -13,11 +13,11 @@ mod gate;
 mod graph;
 mod instruction;
 mod lint;
-mod lint_ptx;
 mod listing;
 pub mod metrics;
 pub mod outcome;
 mod pipe;
+mod ptx;
 mod read;
 pub mod regs;
 
@@ -28,12 +28,12 @@ pub use diff_listings::{DiffOutcome, diff_listings};
 pub use gate::{GateFinding, GateReport, GateRule, Tolerance, gate};
 pub use graph::{Block, Graph, Interval, Loop, LoopKind, Role};
 pub use instruction::{Guard, Instruction, Live, Operands, SourceLine};
-pub use lint::{Finding, LintOutcome, LintRule, UnknownRule, lint};
-pub use lint_ptx::lint_ptx;
+pub use lint::{Finding, LintOutcome, LintRule, PtxLint, UnknownRule, lint, lint_ptx, lint_remark};
 pub use listing::{Function, Listing, Problem, ProblemKind, Resources};
 pub use metrics::{Analysis, MeasureOptions, Unit, measure};
 pub use pipe::{Confidence, PipeClass, pipe_of, pipe_of_opcode};
-pub use read::{InputKind, ParseError, cubin_assembler, input_kind, parse, parse_each};
+pub use ptx::{Cover, Handoff, Share, Uncounted};
+pub use read::{InputKind, ParseError, cubin_assembler, input_kind, parse, parse_each, parse_stream};
 
 /// The README's example is a test.
 #[cfg(doctest)]

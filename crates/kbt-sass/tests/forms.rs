@@ -181,3 +181,74 @@ fn cuasm_prefixes_and_resource_usage_are_read() {
     let resources = listing.functions[0].resources.unwrap();
     assert_eq!((resources.registers, resources.stack_bytes), (Some(17), Some(32)));
 }
+
+#[test]
+fn an_entry_of_12_8_json_for_a_subroutine_belongs_to_its_function() {
+    let insns = |opcode: &str| format!(r#"[{{"opcode":"{opcode}","operands":""}},{{"opcode":"EXIT"}}]"#);
+    let entry = |name: &str, start: u64, opcode: &str| {
+        format!(
+            r#"{{"function-name":"{name}","start":{start},"length":32,"sass-instructions":{}}}"#,
+            insns(opcode)
+        )
+    };
+    let listing = read(&format!(
+        r#"[{{"SM":{{"version":{{"major":9,"minor":0}}}}}},[{},{},{},{}]]"#,
+        entry("a", 0, "NOP"),
+        entry("$a$divide", 32, "MOV"),
+        entry("$b", 0, "SEL"),
+        entry("c", 0, "NOP"),
+    ));
+    let shown: Vec<_> = listing.functions.iter().map(|f| (f.name.as_str(), f.instructions.len())).collect();
+    assert_eq!(shown, [("a", 4), ("$b", 2), ("c", 2)]);
+    assert_eq!(listing.functions[0].subroutines, [("$a$divide".to_owned(), 32)]);
+    assert_eq!(listing.functions[0].instructions[2].address, 32);
+}
+
+#[test]
+fn where_sync_and_brk_go_is_known_from_the_regions_around_them() {
+    let listing = read(
+        "	code for sm_52
+		Function : k
+        /*0008*/                   PBK 0x70 ;
+        /*0010*/                   SSY 0x58 ;
+        /*0018*/              @!P0 SYNC ;
+        /*0028*/                   MOV R1, R2 ;
+        /*0030*/                   SYNC ;
+        /*0038*/                   NOP ;
+        /*0048*/                   NOP ;
+        /*0050*/                   NOP ;
+        /*0058*/               @P1 BRK ;
+        /*0068*/                   BRA 0x58 ;
+        /*0070*/                   EXIT ;
+        /*0078*/                   BRA 0x78 ;
+",
+    );
+    let function = &listing.functions[0];
+    let targets: Vec<_> = function.instructions.iter().map(|i| i.targets.first().copied()).collect();
+    assert_eq!((targets[2], targets[4], targets[8]), (Some(0x58), Some(0x58), Some(0x70)));
+    let graph = kbt_sass::Graph::new(function);
+    let starts: Vec<_> =
+        graph.blocks.iter().map(|b| function.instructions[b.instructions.start].address).collect();
+    assert_eq!(starts, [0x8, 0x28, 0x38, 0x58, 0x68, 0x70]);
+    let names: Vec<_> = graph.loops(function).iter().map(|l| l.body.len()).collect();
+    assert_eq!(names, [2], "the loop that BRK leaves");
+}
+
+#[test]
+fn commas_that_12_8_leaves_out_of_its_json_are_put_back() {
+    for (json, text) in [
+        ("R9[R10]", "R9, [R10]"),
+        ("P0[UR48+0x38628],R2", "P0, [UR48+0x38628], R2"),
+        ("URZ[UR6],UR4", "URZ, [UR6], UR4"),
+        ("[UR8][UR6]", "[UR8], [UR6]"),
+        ("[UR8],[UR6],desc[UR4][R2.64]", "[UR8], [UR6], desc[UR4][R2.64]"),
+        ("R0,c[0x0][R2],-c[0x2][0x10].H1", "R0, c[0x0][R2], -c[0x2][0x10].H1"),
+        ("gdesc[UR4],R24", "gdesc[UR4], R24"),
+        ("R1", "R1"),
+    ] {
+        let listing = read(&format!(
+            r#"[{{"SM":{{"version":{{"major":9,"minor":0}}}}}},[{{"function-name":"k","sass-instructions":[{{"opcode":"X","operands":"{json}"}}]}}]]"#
+        ));
+        assert_eq!(listing.functions[0].instructions[0].operands(), text);
+    }
+}

@@ -6,7 +6,7 @@ mod common;
 
 use common::fixtures;
 use kbt_sass::outcome::{LocalMemory, MetricsOutcome};
-use kbt_sass::{GateRule, LintRule, MeasureOptions, Tolerance, gate, lint, measure, parse};
+use kbt_sass::{GateRule, MeasureOptions, Tolerance, gate, measure, parse};
 
 fn text(name: &str) -> String {
     std::fs::read_to_string(fixtures().join("listings").join(format!("{name}.sm_90a.sass"))).unwrap()
@@ -85,32 +85,29 @@ fn tolerances_are_read_from_part_of_a_file_and_unknown_ones_refused() {
 }
 
 #[test]
-fn lint_tells_spills_arrays_and_indices_apart_and_finds_nothing_in_clean_code() {
-    let rules = |name| {
-        let found = lint(&parse(text(name).as_bytes()).unwrap());
-        found.into_iter().map(|f| (f.place.split(' ').next().unwrap().to_owned(), f.rule)).collect::<Vec<_>>()
-    };
-    assert_eq!(rules("forms"), []);
-    let found = rules("spilling");
-    let has = |function: &str, rule| found.contains(&(function.to_owned(), rule));
-    assert!(has("spilling", LintRule::SpillInLoop) && has("spilling", LintRule::Spill), "{found:?}");
-    assert!(has("local_array", LintRule::LocalArrayInLoop) && has("local_array", LintRule::DynamicIndex));
-    assert!(!has("local_array", LintRule::Spill) && !has("spilling", LintRule::DynamicIndex), "{found:?}");
+fn a_loop_that_is_gone_is_told_and_can_be_allowed() {
+    let baseline = metrics(&text("forms"));
+    let mut now = baseline.clone();
+    let function = now.functions.iter_mut().find(|f| !f.loops.is_empty()).unwrap();
+    let gone = function.loops.remove(0).name;
+    let report = gate(&baseline, &now, &Tolerance::default());
+    assert_eq!(report.findings[0].rule, GateRule::Structure);
+    assert!(report.findings[0].place.ends_with(&gone), "{report:?}");
+    assert!(gate(&baseline, &now, &Tolerance { structure: true, ..Tolerance::default() }).passes());
 }
 
 #[test]
-fn wgmma_that_is_waited_for_one_by_one_is_found() {
-    let mma = "HGMMA.64x64x16.F32.BF16 R24, gdesc[UR4], R24, gsb0";
-    let wait = "WARPGROUP.DEPBAR.LE gsb0, 0x0";
-    let check = |body: &[&str], expect: bool| {
-        let mut text = "\t.target\tsm_90a\n\t.section\t.text.f,\"ax\",@progbits\n".to_owned();
-        for (n, line) in body.iter().chain(&["@P0 BRA 0x0", "EXIT"]).enumerate() {
-            text += &format!("/*{:04x}*/ {line} ;\n", n * 16);
-        }
-        let found = lint(&parse(text.as_bytes()).unwrap());
-        assert_eq!(found.iter().any(|f| f.rule == LintRule::WgmmaSerialised), expect, "{body:?}: {found:?}");
-    };
-    check(&[mma, wait, mma, wait], true);
-    check(&[mma, mma, wait], false);
-    check(&[mma, wait], false);
+fn the_three_lines_shown_are_of_three_rules_where_there_are_as_many() {
+    let now = metrics(&text("spilling"));
+    let mut clean = now.clone();
+    for function in &mut clean.functions {
+        function.local_memory = LocalMemory::default();
+        function.loops.iter_mut().for_each(|l| l.local_memory = LocalMemory::default());
+        function.interleave.transitions += 100;
+        function.interleave.possible += 200;
+    }
+    let report = gate(&clean, &now, &Tolerance::default());
+    let rules: Vec<_> = report.most_telling().iter().map(|f| f.rule).collect();
+    assert_eq!(rules, [GateRule::Spills, GateRule::LocalArray, GateRule::Stack]);
+    assert!(report.findings.iter().filter(|f| f.rule == GateRule::Spills).count() > 1);
 }

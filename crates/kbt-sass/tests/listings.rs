@@ -192,3 +192,26 @@ fn many_loops_and_blocks_take_no_longer_than_their_number_asks() {
     assert_eq!(outcome.functions[0].loops.len(), 20_000);
     assert!(started.elapsed().as_secs() < 30, "{:?}", started.elapsed());
 }
+
+#[test]
+fn the_gate_compares_functions_of_the_same_name_in_their_order() {
+    let member = |insns: &str| format!("\tcode for sm_90a\n\t\tFunction : k\n{insns}\t\t..........\n");
+    let more = "/*0000*/ NOP ;\n/*0010*/ MUFU.EX2 R0, R1 ;\n/*0020*/ EXIT ;\n";
+    let both = metrics((member("/*0000*/ EXIT ;\n") + &member(more)).as_bytes());
+    let report = kbt_sass::gate(&both, &both, &kbt_sass::Tolerance::default());
+    assert!(report.passes() && report.compared == 2, "{}", report.render_text());
+}
+
+#[test]
+fn a_tolerance_as_large_as_can_be_allows_any_spill() {
+    let now = metrics(fixture("spilling.sm_90a.sass").as_bytes());
+    let mut old = now.clone();
+    old.functions[0].local_memory.spill_load_bytes = 1;
+    old.functions[0].local_memory.stack_bytes = 1;
+    let most = kbt_sass::Tolerance {
+        spill_bytes: u64::MAX,
+        stack_bytes: u64::MAX,
+        ..kbt_sass::Tolerance::default()
+    };
+    assert!(kbt_sass::gate(&old, &now, &most).passes());
+}

@@ -68,20 +68,37 @@ pub(crate) fn read_input(path: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(|e| Failure::input(format!("{}: {e}", path.display())))
 }
 
+/// Opens a file, or standard input for `-`, to be read as it comes.
+pub(crate) fn open_input(path: &Path) -> Result<Box<dyn Read>, Failure> {
+    if path.as_os_str() == "-" {
+        return Ok(Box::new(std::io::stdin()));
+    }
+    let file = std::fs::File::open(path).map_err(|e| Failure::input(format!("{}: {e}", path.display())))?;
+    Ok(Box::new(file))
+}
+
 /// Prints a value as JSON, or through `text` for people. A closed pipe is no error.
 pub(crate) fn print<T: Serialize>(format: Format, value: &T, text: impl FnOnce(&T) -> String) -> Outcome {
-    let rendered = match format {
-        Format::Text => text(value),
-        Format::Json => serde_json::to_string_pretty(value)?,
-    };
-    emit(&rendered)
+    match format {
+        Format::Text => emit(&text(value)),
+        // Written as it is made: the outcome of a large listing is large.
+        Format::Json => {
+            let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+            let written = serde_json::to_writer_pretty(&mut out, value).map_err(std::io::Error::from);
+            closed_is_fine(written.and_then(|()| writeln!(out)).and_then(|()| out.flush()))
+        }
+    }
 }
 
 /// Writes text with a closing newline to standard output. A closed pipe is no error.
 pub(crate) fn emit(text: &str) -> Outcome {
     let mut out = std::io::stdout().lock();
     let end = if text.ends_with('\n') { "" } else { "\n" };
-    match write!(out, "{text}{end}").and_then(|()| out.flush()) {
+    closed_is_fine(write!(out, "{text}{end}").and_then(|()| out.flush()))
+}
+
+fn closed_is_fine(written: std::io::Result<()>) -> Outcome {
+    match written {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(e.into()),
         _ => Ok(ExitCode::SUCCESS),
     }

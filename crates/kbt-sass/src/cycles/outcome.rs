@@ -159,7 +159,8 @@ fn model(
     for (opcode, cycles) in model.assumed() {
         taken.entry(cycles).or_default().push(opcode);
     }
-    let named = taken.iter().map(|(cycles, all)| format!("no rate in the profile, {cycles}: {}", all.join(", ")));
+    let named =
+        taken.iter().map(|(cycles, all)| format!("no rate in the profile, {cycles}: {}", all.join(", ")));
     assumptions.extend(named);
     Ok(LoopCycles {
         function: function.name.clone(),

@@ -107,7 +107,8 @@ impl Flow {
         }
         let guarded = insn.guard.is_some_and(|g| g.index.is_some());
         match insn.mnemonic() {
-            "BRA" | "JMP" | "BRX" | "BRXU" | "JMX" | "JMXU" => {
+            // SYNC, BRK and CONT (sm_50 to sm_62) go where the SSY, PBK or PCNT around them says.
+            "BRA" | "JMP" | "BRX" | "BRXU" | "JMX" | "JMXU" | "SYNC" | "BRK" | "CONT" => {
                 // `BRA.U UP0, target`, `BRA P0, target` and the divergence forms take a condition as operand.
                 let conditional = insn.operand_list().any(is_condition)
                     || insn.modifiers().any(|m| matches!(m, "DIV" | "CONV" | "ANY" | "ALL"));
@@ -125,7 +126,8 @@ impl Flow {
         }
     }
 
-    /// Whether the next instruction starts a block.
+    /// Whether the next instruction starts a block. CAL (sm_50 to sm_62) comes back to it by hardware and ends none,
+    /// as nvdisasm has it; CALL leaves the return to the code.
     fn ends_block(insn: &Instruction) -> bool {
         matches!(
             insn.mnemonic(),
@@ -135,12 +137,13 @@ impl Flow {
                 | "BRXU"
                 | "JMX"
                 | "JMXU"
+                | "SYNC"
+                | "BRK"
+                | "CONT"
                 | "EXIT"
                 | "RET"
                 | "KILL"
                 | "CALL"
-                | "CAL"
-                | "JCAL"
         ) || (insn.mnemonic() == "WARPSYNC" && !insn.targets.is_empty())
     }
 }
@@ -161,8 +164,9 @@ fn code_len(instructions: &[Instruction]) -> usize {
     }
     let is_self_branch =
         |i: &Instruction| i.mnemonic() == "BRA" && i.guard.is_none() && i.targets == [i.address];
-    let is_end =
-        |i: &Instruction| matches!(i.mnemonic(), "EXIT" | "RET" | "BRA" | "JMP" | "BPT" | "KILL" | "BRX");
+    let is_end = |i: &Instruction| {
+        matches!(i.mnemonic(), "EXIT" | "RET" | "BRA" | "JMP" | "BPT" | "KILL" | "BRX" | "SYNC" | "BRK")
+    };
     if end >= 2 && is_self_branch(&instructions[end - 1]) && is_end(&instructions[end - 2]) {
         end -= 1;
     } else if !(end > 0 && is_end(&instructions[end - 1])) {

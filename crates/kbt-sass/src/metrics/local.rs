@@ -99,10 +99,13 @@ pub(super) fn frame_bytes(function: &Function) -> u64 {
         Some(if sign < 0 { -i64::from(value) } else { i64::from(value.cast_signed()) })
     };
     for insn in &function.instructions {
+        if !(insn.operands().starts_with("R1,")
+            && matches!(insn.mnemonic(), "IADD3" | "VIADD" | "IADD" | "IADD32I" | "UIADD3"))
+        {
+            continue;
+        }
         let mut operands = insn.operand_list();
-        let is_frame = operands.next() == Some("R1")
-            && matches!(insn.mnemonic(), "IADD3" | "VIADD" | "IADD" | "IADD32I" | "UIADD3")
-            && insn.operand_list().skip(1).any(|o| o == "R1");
+        let is_frame = operands.next() == Some("R1") && insn.operand_list().skip(1).any(|o| o == "R1");
         if is_frame && let Some(bytes) = operands.filter_map(immediate).find(|n| *n < 0) {
             return bytes.unsigned_abs();
         }

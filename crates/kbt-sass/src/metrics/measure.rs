@@ -29,7 +29,10 @@ impl Default for MeasureOptions {
 #[derive(Debug)]
 pub struct Measure {
     options: MeasureOptions,
-    functions: Vec<Section>,
+    /// With the place of each in the listing.
+    functions: Vec<(usize, Section)>,
+    /// How many functions were met.
+    met: usize,
     /// Mnemonics whose pipe is unknown, with how often they occur.
     unknown: BTreeMap<String, u64>,
     confidence: Confidence,
@@ -39,11 +42,23 @@ impl Measure {
     /// Starts with nothing counted.
     #[must_use]
     pub fn new(options: MeasureOptions) -> Self {
-        Self { options, functions: Vec::new(), unknown: BTreeMap::new(), confidence: Confidence::Documented }
+        Self {
+            options,
+            functions: Vec::new(),
+            met: 0,
+            unknown: BTreeMap::new(),
+            confidence: Confidence::Documented,
+        }
     }
 
     /// Counts a function, if it is selected.
     pub fn function(&mut self, function: &Function) {
+        self.nth(self.met, function);
+    }
+
+    /// Counts the function at a place in the listing, if it is selected.
+    pub(super) fn nth(&mut self, place: usize, function: &Function) {
+        self.met = self.met.max(place + 1);
         if !self.options.selection.takes_function(&function.name) {
             return;
         }
@@ -61,12 +76,23 @@ impl Measure {
                 *self.unknown.entry(insn.mnemonic().to_owned()).or_default() += 1;
             }
         }
-        self.functions.push(section);
+        self.functions.push((place, section));
+    }
+
+    /// Takes in what another counted over other functions of the same listing.
+    pub(super) fn join(&mut self, other: Self) {
+        self.functions.extend(other.functions);
+        self.met = self.met.max(other.met);
+        self.confidence = self.confidence.min(other.confidence);
+        for (mnemonic, count) in other.unknown {
+            *self.unknown.entry(mnemonic).or_default() += count;
+        }
     }
 
     /// The outcome; `listing` gives the problems and the tools.
     #[must_use]
-    pub fn finish(self, listing: &Listing) -> MetricsOutcome {
+    pub fn finish(mut self, listing: &Listing) -> MetricsOutcome {
+        self.functions.sort_by_key(|(place, _)| *place);
         let mut problems = listing.problems.clone();
         let unknown_mnemonics: Vec<_> = (self.unknown.into_iter())
             .map(|(mnemonic, instructions)| UnknownMnemonic { mnemonic, instructions })
@@ -83,7 +109,7 @@ impl Measure {
             schema: SCHEMA.to_owned(),
             provenance: provenance(listing),
             confidence: self.confidence,
-            functions: self.functions,
+            functions: self.functions.into_iter().map(|(_, section)| section).collect(),
             unknown_mnemonics,
             problems,
         }

@@ -1,10 +1,11 @@
 //! Counts over one function, once, and over any part of it.
 
 use super::Unit;
+use super::facts::Facts;
 use super::interleave::interleave;
 use super::local::{self, LocalAccess, Recognised, access_bytes};
 use crate::outcome::{Issue, LocalMemory, LoopFacts, Operations, Registers, Section, SectionKind};
-use crate::{Function, Graph, Instruction, Interval, Loop, LoopKind, PipeClass, Role, pipe_of};
+use crate::{Function, Graph, Instruction, Interval, Loop, LoopKind, PipeClass, Role};
 use kbt_device::Pipe;
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,6 +23,7 @@ pub struct Analysis<'f> {
     /// The pipe of each instruction.
     pub pipes: Vec<PipeClass>,
     loop_names: Vec<String>,
+    facts: Facts,
     units: [Unit; 2],
     local: Vec<Option<LocalAccess>>,
     recognised: Option<Recognised>,
@@ -36,12 +38,15 @@ impl<'f> Analysis<'f> {
         let loops = graph.loops(function);
         let (local, recognised) = local::classify(function);
         let stated = function.resources.and_then(|r| r.stack_bytes);
+        let units = [a.clone(), b.clone()];
+        let facts = Facts::new(function, &units);
         Self {
             loop_names: loop_names(&loops),
             loops,
             roles: graph.roles(function),
-            pipes: function.instructions.iter().map(|i| pipe_of(function.arch, i)).collect(),
-            units: [a.clone(), b.clone()],
+            pipes: (0..function.instructions.len()).map(|i| facts.get(i).class).collect(),
+            facts,
+            units,
             local,
             recognised,
             stack_bytes: stated.unwrap_or_else(|| local::frame_bytes(function)),
@@ -60,7 +65,6 @@ impl<'f> Analysis<'f> {
     #[must_use]
     pub fn section(&self) -> Section {
         let mut section = self.count(&self.function.name, SectionKind::Function, &self.whole());
-        section.arch = self.function.arch;
         section.regions = self.roles.iter().map(|role| self.region(role)).collect();
         section.loops = self.loop_sections(|_| true);
         section
@@ -85,14 +89,17 @@ impl<'f> Analysis<'f> {
     }
 
     fn loop_sections(&self, keep: impl Fn(&Loop) -> bool) -> Vec<Section> {
-        (self.loops.iter().enumerate())
+        let mut sections: Vec<_> = (self.loops.iter().enumerate())
             .filter(|(_, l)| keep(l))
             .map(|(i, l)| {
                 let mut section = self.count(self.loop_name(i), SectionKind::Loop, &l.body);
                 section.of_loop = Some(LoopFacts { kind: l.kind, depth: l.depth });
                 section
             })
-            .collect()
+            .collect();
+        // A listing has tens of thousands of these lists, and a section is large.
+        sections.shrink_to_fit();
+        sections
     }
 
     /// `loop:2`, `loop:2.0`: the place among the loops of the same parent, by address. Loops that only wait or
@@ -105,25 +112,31 @@ impl<'f> Analysis<'f> {
     /// Counts over a part of the function.
     #[must_use]
     pub fn count(&self, name: &str, kind: SectionKind, part: &Interval) -> Section {
-        let insns =
-            || part.indices().filter_map(|i| Some((self.function.instructions.get(i)?, self.pipes[i])));
+        let within = || part.indices().take_while(|i| *i < self.function.instructions.len());
+        let insns = || within().map(|i| &self.function.instructions[i]);
+        let mut counts = vec![0_u64; self.facts.operations.len()];
+        for i in within() {
+            counts[self.facts.operation(i)] += 1;
+        }
         let mut mnemonics: BTreeMap<&str, u64> = BTreeMap::new();
         let mut pipes: BTreeMap<&str, u64> = BTreeMap::new();
         let mut pipe_confidence = BTreeMap::new();
-        for (insn, class) in insns() {
-            *mnemonics.entry(insn.mnemonic()).or_default() += 1;
-            *pipes.entry(class.name()).or_default() += 1;
-            *pipe_confidence.entry(class.confidence).or_default() += 1;
+        let mut operations = Operations::default();
+        for (facts, count) in self.facts.operations.iter().zip(counts).filter(|(_, count)| *count > 0) {
+            *mnemonics.entry(self.function.instructions[facts.example].mnemonic()).or_default() += count;
+            *pipes.entry(facts.class.name()).or_default() += count;
+            *pipe_confidence.entry(facts.class.confidence).or_default() += count;
+            if let Some(counter) = facts.operation {
+                *counter(&mut operations) += count;
+            }
         }
         let [a, b] = &self.units;
-        let sides = insns().filter_map(|(insn, class)| {
-            if a.has(insn, class) { Some(true) } else { b.has(insn, class).then_some(false) }
-        });
+        let sides = within().filter_map(|i| self.facts.get(i).side);
         let owned = |map: BTreeMap<&str, u64>| map.into_iter().map(|(k, n)| (k.to_owned(), n)).collect();
         Section {
             name: name.to_owned(),
             kind,
-            arch: None,
+            arch: self.function.arch,
             ranges: part.ranges().iter().map(|r| self.addresses(r)).collect(),
             of_loop: None,
             set_max_registers: None,
@@ -132,10 +145,10 @@ impl<'f> Analysis<'f> {
             mnemonics: owned(mnemonics),
             pipes: owned(pipes),
             pipe_confidence,
-            issue: issue(insns().map(|(i, _)| i)),
+            issue: issue(insns()),
             local_memory: self.local_memory(part),
-            registers: self.registers(insns().map(|(i, _)| i)),
-            operations: operations(insns()),
+            registers: self.registers(within()),
+            operations,
             regions: Vec::new(),
             loops: Vec::new(),
             blocks: Vec::new(),
@@ -182,14 +195,15 @@ impl<'f> Analysis<'f> {
         sum
     }
 
-    fn registers<'a>(&self, insns: impl Iterator<Item = &'a Instruction>) -> Registers {
+    fn registers(&self, part: impl Iterator<Item = usize>) -> Registers {
         let mut registers = Registers {
             allocated: self.function.resources.and_then(|r| r.registers),
             ..Registers::default()
         };
-        for insn in insns {
-            registers.named = registers.named.max(highest_register(insn.operands()).map_or(0, |r| r + 1));
-            registers.live = registers.live.max(insn.live.and_then(|l| l.gpr).map(u32::from));
+        for i in part {
+            let live = self.function.instructions[i].live;
+            registers.named = registers.named.max(self.facts.registers[i]);
+            registers.live = registers.live.max(live.and_then(|l| l.gpr).map(u32::from));
         }
         registers
     }
@@ -224,22 +238,6 @@ fn loop_names(loops: &[Loop]) -> Vec<String> {
         .collect()
 }
 
-/// The highest general register that a text names.
-fn highest_register(operands: &str) -> Option<u32> {
-    let bytes = operands.as_bytes();
-    let mut highest = None;
-    for at in memchr::memchr_iter(b'R', bytes) {
-        let word_before =
-            at.checked_sub(1).is_some_and(|i| bytes[i].is_ascii_alphanumeric() || bytes[i] == b'_');
-        let digits = bytes[at + 1..].iter().take(4).take_while(|b| b.is_ascii_digit());
-        let number = digits.fold(None, |n: Option<u32>, d| Some(n.unwrap_or(0) * 10 + u32::from(d - b'0')));
-        if !word_before {
-            highest = highest.max(number);
-        }
-    }
-    highest
-}
-
 fn issue<'a>(insns: impl Iterator<Item = &'a Instruction>) -> Issue {
     let mut issue = Issue::default();
     let mut with_control = 0;
@@ -262,20 +260,16 @@ fn issue<'a>(insns: impl Iterator<Item = &'a Instruction>) -> Issue {
     issue
 }
 
-fn operations<'a>(insns: impl Iterator<Item = (&'a Instruction, PipeClass)>) -> Operations {
-    let mut operations = Operations::default();
-    for (insn, class) in insns {
-        let counter = match (class.pipe, insn.mnemonic()) {
-            (_, "SYNCS" | "ARRIVES" | "UTCBAR") => &mut operations.mbarrier,
-            (_, "BAR" | "UCGABAR_ARV" | "UCGABAR_WAIT" | "B2R") => &mut operations.barrier,
-            (_, "FENCE") => &mut operations.proxy_fence,
-            (_, "WARPGROUP") if insn.has_modifier("DEPBAR") => &mut operations.warpgroup_wait,
-            (Some(Pipe::Tensor | Pipe::Tc), _) => &mut operations.tensor,
-            (Some(Pipe::Tmem), _) => &mut operations.tmem,
-            (Some(Pipe::Tma), _) => &mut operations.tma,
-            _ => continue,
-        };
-        *counter += 1;
-    }
-    operations
+/// The counter that an instruction adds to, if another unit carries it out.
+pub(super) fn operation(insn: &Instruction, class: PipeClass) -> Option<fn(&mut Operations) -> &mut u64> {
+    Some(match (class.pipe, insn.mnemonic()) {
+        (_, "SYNCS" | "ARRIVES" | "UTCBAR") => |o| &mut o.mbarrier,
+        (_, "BAR" | "UCGABAR_ARV" | "UCGABAR_WAIT" | "B2R") => |o| &mut o.barrier,
+        (_, "FENCE") => |o| &mut o.proxy_fence,
+        (_, "WARPGROUP") if insn.has_modifier("DEPBAR") => |o| &mut o.warpgroup_wait,
+        (Some(Pipe::Tensor | Pipe::Tc), _) => |o| &mut o.tensor,
+        (Some(Pipe::Tmem), _) => |o| &mut o.tmem,
+        (Some(Pipe::Tma), _) => |o| &mut o.tma,
+        _ => return None,
+    })
 }

@@ -60,7 +60,7 @@ pub struct Section {
     pub name: String,
     /// What it is.
     pub kind: SectionKind,
-    /// The compile target, for functions.
+    /// The compile target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arch: Option<Arch>,
     /// The addresses it covers: `0x160..0x640`, end excluded.
@@ -90,10 +90,10 @@ pub struct Section {
     /// Tensor, copy and barrier operations.
     pub operations: Operations,
     /// The role regions of a function.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub regions: Vec<Section>,
     /// The loops of a function or region.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub loops: Vec<Section>,
     /// The basic blocks of a function, where asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -141,6 +141,10 @@ mod tests {
         check("sm_103a", "F2FP.BF16.F32.PACK_AB", Some(Pipe::Alu));
         check("sm_90a", "F2F.BF16.F32", Some(Pipe::Xu));
         check("sm_90a", "NOP", None);
+        check("sm_52", "FFMA", Some(Pipe::Fma));
+        check("sm_61", "XMAD.MRG", Some(Pipe::Fma));
+        check("sm_52", "LDG.E", Some(Pipe::Tex));
+        check("sm_60", "BRK", Some(Pipe::Cbu));
     }
 
     #[test]

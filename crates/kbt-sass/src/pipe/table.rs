@@ -32,6 +32,9 @@ const B300: &str = "pipe counters on a B300 (ademeure/QuickRunCUDA catalog)";
 const FORUM: &str = "NVIDIA developer forum 302018: FP16 and FMA pipes by chip";
 const TWO_HALVES: &str =
     "ptxas alternates HFMA2 and HFMA2.MMA, so the two are apart; no counter of it on GH100 is known";
+const NVPROF: &str = "nvprof metric descriptions for compute capability 5.x and 6.x: one group of units executes FP32 and integers";
+const NVPROF_UNITS: &str = "nvprof metric descriptions for compute capability 5.x and 6.x, function units";
+const NVPROF_CLASS: &str = "by class: integer work of compute capability 5.x and 6.x runs on the FP32 units";
 const ISSUE_ONLY: &str = "takes an issue slot and no execution pipe";
 const CONTROL: &str = "control of waits and budgets; no pipe counter of it is known";
 
@@ -156,7 +159,44 @@ pub(super) const TABLE: &[&[Row]] = &[
         Some(Pipe::Tex), 70, ON, NCU, Documented;
         "TEX", "TLD", "TLD4", "TMML", "TXD", "TXQ", "SUATOM", "SULD", "SURED", "SUST", "SUQUERY", "FOOTPRINT",
     ),
+    // Maxwell and Pascal: one group of units for FP32 and integers, so both count as FMA; XMAD is their multiply.
+    rows!(
+        Some(Pipe::Fma), 50, 69, NVPROF, Documented;
+        "FADD", "FMUL", "FFMA", "FADD32I", "FMUL32I", "FFMA32I", "IADD", "IADD3", "IADD32I", "IMAD", "IMUL", "XMAD",
+        "ISCADD", "ISCADD32I", "ISAD", "IMADSP",
+    ),
+    rows!(
+        Some(Pipe::Fma), 50, 69, NVPROF_CLASS, Guessed;
+        "LOP", "LOP3", "LOP32I", "SHL", "SHR", "SHF", "LEA", "BFE", "BFI", "PRMT", "IMNMX", "ISETP", "ISET", "ICMP",
+        "FMNMX", "FSETP", "FSET", "FCMP", "FSEL", "SEL", "MOV", "MOV32I", "PSETP", "PSET", "CSET", "CSETP", "P2R",
+        "R2P", "I2I", "VADD", "VABSDIFF", "VABSDIFF4", "VMNMX", "VSET", "VSETP", "VSHL", "VSHR", "VMAD",
+    ),
+    rows!(Some(Pipe::Fp64), 50, 69, NVPROF_UNITS, Documented; "DADD", "DMUL", "DFMA", "DSETP", "DSET", "DMNMX"),
+    rows!(Some(Pipe::Fp16), 53, 69, NVPROF_UNITS, Documented; "HADD2", "HMUL2", "HFMA2", "HADD2_32I", "HMUL2_32I", "HFMA2_32I"),
+    rows!(Some(Pipe::Fp16), 53, 69, NVPROF_UNITS, Guessed; "HSET2", "HSETP2"),
+    // RRO prepares the argument of MUFU.
+    rows!(Some(Pipe::Xu), 50, 69, NVPROF_UNITS, Documented; "MUFU", "POPC", "FLO"),
+    rows!(Some(Pipe::Xu), 50, 69, NVPROF_UNITS, Guessed; "RRO", "F2F", "F2I", "I2F", "BREV", "FCHK"),
+    rows!(Some(Pipe::Lsu), 50, 69, NVPROF_UNITS, Documented; "LDS", "STS", "LDC", "ATOMS"),
+    rows!(
+        Some(Pipe::Lsu), 50, 69, NVPROF_UNITS, Guessed;
+        "LDU", "ATOM", "RED", "SHFL", "S2R", "CS2R", "MEMBAR", "CCTL", "CCTLL", "CCTLT", "AL2P", "ALD", "AST", "IPA", "ISBERD",
+        "OUT", "PIXLD", "BAR", "B2R", "R2B",
+    ),
+    // Global and local memory go through the texture units there.
+    rows!(
+        Some(Pipe::Tex), 50, 69, NVPROF_UNITS, Documented;
+        "LD", "LDG", "LDL", "ST", "STG", "STL", "TEX", "TEXS", "TLD", "TLDS", "TLD4", "TLD4S", "TMML", "TXA", "TXD",
+        "TXQ", "SUATOM", "SULD", "SURED", "SUST",
+    ),
+    rows!(
+        Some(Pipe::Cbu), 50, 69, NVPROF_UNITS, Documented;
+        "BRA", "BRX", "JMP", "JMX", "CAL", "JCAL", "RET", "EXIT", "SSY", "SYNC", "PBK", "BRK", "PCNT", "CONT", "PRET",
+        "PEXIT", "LONGJMP", "PLONGJMP", "BPT", "KIL", "RTT", "RAM", "SAM",
+    ),
+    rows!(Some(Pipe::Fma), 50, 69, NVPROF_CLASS, Guessed; "VOTE", "LEPC"),
     rows!(None, 50, ON, ISSUE_ONLY, Documented; "NOP"),
+    rows!(None, 50, 69, CONTROL, Guessed; "DEPBAR", "TEXDEPBAR", "GETCRSPTR", "GETLMEMBASE", "SETCRSPTR", "SETLMEMBASE"),
     rows!(
         None, 70, ON, CONTROL, Guessed;
         "DEPBAR", "LDGDEPBAR", "ERRBAR", "CGAERRBAR", "WARPGROUP", "WARPGROUPSET", "USETMAXREG", "USETSHMSZ",

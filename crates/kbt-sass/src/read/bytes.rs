@@ -3,12 +3,16 @@
 use super::ParseError;
 use std::borrow::Cow;
 
-/// Input that may be a listing.
-pub(super) enum Prepared<'a> {
+/// In what form input that may be a listing comes, by its start.
+pub(super) enum Form {
+    /// Nothing but blanks and NULs.
+    Blank,
+    /// Lines, behind a byte-order mark of `mark` bytes.
+    Text { mark: usize },
     /// Starts like a JSON array or object.
-    Json(Cow<'a, [u8]>),
-    /// Anything else that is text.
-    Text(Cow<'a, [u8]>),
+    Json,
+    /// UTF-16, with its byte-order mark.
+    Utf16,
 }
 
 /// What a file is, by its first bytes.
@@ -34,7 +38,7 @@ pub fn input_kind(bytes: &[u8]) -> InputKind {
         InputKind::Cubin
     } else if binary(bytes).is_some() {
         InputKind::Container
-    } else if is_ptx(&bytes[..bytes.len().min(HEAD)]) {
+    } else if is_ptx(head(bytes)) {
         InputKind::Ptx
     } else {
         InputKind::Listing
@@ -62,40 +66,43 @@ fn is_ptx(head: &[u8]) -> bool {
     lines.next().is_some_and(|l| l.starts_with(".version"))
 }
 
-/// Takes byte-order marks and NUL tails off and refuses what is no text.
-pub(super) fn prepare(bytes: &[u8]) -> Result<Prepared<'_>, ParseError> {
-    if let Some(what) = binary(bytes) {
+/// The form of input that starts so; what is no text is refused.
+pub(super) fn form(head: &[u8]) -> Result<Form, ParseError> {
+    if let Some(what) = binary(head) {
         return Err(ParseError::Binary { what });
     }
-    let text = match bytes {
+    let mark = match head {
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => return Ok(Form::Utf16),
+        [0xef, 0xbb, 0xbf, ..] => 3,
+        _ => 0,
+    };
+    Ok(match head[mark..].iter().position(|b| !(b.is_ascii_whitespace() || *b == 0)) {
+        None if mark == 0 => Form::Blank,
+        Some(first) if looks_like_json(&head[mark + first..]) => Form::Json,
+        _ => Form::Text { mark },
+    })
+}
+
+/// Text without its byte-order mark, as UTF-8 or what is taken for it.
+pub(super) fn plain_text(bytes: &[u8]) -> Cow<'_, [u8]> {
+    match bytes {
         [0xff, 0xfe, rest @ ..] => Cow::Owned(from_utf16(rest, u16::from_le_bytes)),
         [0xfe, 0xff, rest @ ..] => Cow::Owned(from_utf16(rest, u16::from_be_bytes)),
         [0xef, 0xbb, 0xbf, rest @ ..] => Cow::Borrowed(rest),
         _ => Cow::Borrowed(bytes),
-    };
-    let is_blank = |b: &u8| b.is_ascii_whitespace() || *b == 0;
-    let Some(end) = text.iter().rposition(|b| !is_blank(b)) else { return Err(ParseError::Empty) };
-    let first = text.iter().position(|b| !is_blank(b)).unwrap_or(0);
-    let nul_tail = text[end..].contains(&0);
-    let text = match text {
-        Cow::Borrowed(t) if nul_tail => Cow::Borrowed(&t[..=end]),
-        Cow::Owned(mut t) if nul_tail => {
-            t.truncate(end + 1);
-            Cow::Owned(t)
-        }
-        text => text,
-    };
-    Ok(if matches!(text[first], b'[' | b'{') && looks_like_json(&text[first..]) {
-        Prepared::Json(text)
-    } else {
-        Prepared::Text(text)
-    })
+    }
+}
+
+/// As much of a text as its form or what else it may be is told from.
+pub(super) fn head(text: &[u8]) -> &[u8] {
+    &text[..text.len().min(HEAD)]
 }
 
 /// CuAssembler's lines begin with `[B`, so a bracket alone says nothing.
 fn looks_like_json(text: &[u8]) -> bool {
-    let next = text[1..].iter().find(|b| !b.is_ascii_whitespace());
-    matches!((text[0], next), (b'[', Some(b'{' | b'[' | b']')) | (b'{', Some(b'"' | b'}')))
+    let [first, rest @ ..] = text else { return false };
+    let next = rest.iter().find(|b| !b.is_ascii_whitespace());
+    matches!((first, next), (b'[', Some(b'{' | b'[' | b']')) | (b'{', Some(b'"' | b'}')))
 }
 
 /// UTF-16 as some shells write it when output is redirected. Listings are ASCII but for paths, so a unit that
@@ -125,7 +132,7 @@ fn binary(bytes: &[u8]) -> Option<&'static str> {
 
 /// The error for text in which no listing was found.
 pub(super) fn foreign(bytes: &[u8]) -> ParseError {
-    let head = &bytes[..bytes.len().min(HEAD)];
+    let head = head(bytes);
     if is_ptx(head) {
         return ParseError::Ptx;
     }

@@ -1,8 +1,9 @@
 //! Builds one function from its instructions, labels and hex words, in the order in which a listing has them.
 
 use super::line::InstructionLine;
+use crate::instruction::{TextBuilder, base_mnemonic};
 use crate::listing::Problems;
-use crate::{Control, Function, Instruction, Live, ProblemKind, Resources, SourceLine};
+use crate::{Control, Function, Instruction, Live, Operands, ProblemKind, Resources, SourceLine};
 use kbt_device::Arch;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,6 +12,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Builder {
     pub(super) function: Function,
+    /// The text of the instructions so far.
+    text: TextBuilder,
     /// Symbolic targets to resolve when all labels are known: instruction, label text, line.
     fixups: Vec<(usize, String, u64)>,
     /// Labels met since the last instruction.
@@ -35,6 +38,7 @@ impl Builder {
                 member,
                 truncated: false,
             },
+            text: TextBuilder::default(),
             fixups: Vec::new(),
             pending: Vec::new(),
             wants_high: false,
@@ -77,7 +81,8 @@ impl Builder {
         }
         // On sm_5x and 6x the first word of each 32 bytes is a control word, so code starts at 8.
         let narrow = *self.narrow.get_or_insert(address % 16 == 8);
-        let mut insn = Instruction::new(address, line.guard, line.opcode, &line.operands);
+        let span = self.text.push(line.opcode, &line.operands);
+        let mut insn = Instruction::spanning(address, line.guard, span);
         insn.control = line.control;
         insn.annotation = line.annotation.map(Into::into);
         insn.line = source.cloned();
@@ -97,7 +102,7 @@ impl Builder {
             };
             list.push((name, address));
         }
-        self.targets(&mut insn, line_no);
+        self.targets(&mut insn, line, line_no);
         self.function.instructions.push(insn);
     }
 
@@ -155,7 +160,7 @@ impl Builder {
     }
 
     /// Absolute targets at once, labels later.
-    fn targets(&mut self, insn: &mut Instruction, line_no: u64) {
+    fn targets(&mut self, insn: &mut Instruction, line: &InstructionLine<'_>, line_no: u64) {
         let index = self.function.instructions.len();
         if let Some(list) = insn.annotation.as_deref().and_then(|a| a.strip_prefix("BRANCH_TARGETS")) {
             for label in list.split(',').map(str::trim).filter(|l| !l.is_empty()) {
@@ -163,10 +168,10 @@ impl Builder {
             }
             return;
         }
-        if !takes_target(insn.mnemonic()) {
+        if !takes_target(base_mnemonic(line.opcode)) {
             return;
         }
-        let Some(last) = insn.operand_list().last() else { return };
+        let Some(last) = Operands::new(&line.operands).last() else { return };
         if let Some(label) = last.strip_prefix("`(").and_then(|l| l.strip_suffix(')')) {
             self.fixups.push((index, label.to_owned(), line_no));
         } else if let Some(target) = last.strip_prefix("0x").and_then(|h| u64::from_str_radix(h, 16).ok()) {
@@ -174,10 +179,35 @@ impl Builder {
         }
     }
 
+    /// Whether the function can end with its last instruction: nothing can run on from it.
+    pub(super) fn can_end(&self) -> bool {
+        self.function.instructions.last().is_none_or(|i| {
+            matches!(
+                self.text.mnemonic_of(i),
+                "EXIT"
+                    | "RET"
+                    | "NOP"
+                    | "BRA"
+                    | "BRX"
+                    | "JMP"
+                    | "JMX"
+                    | "BPT"
+                    | "KILL"
+                    | "RTT"
+                    | "SYNC"
+                    | "BRK"
+            )
+        })
+    }
+
     /// The finished function; `truncated` says that the input broke off inside it.
     pub(super) fn finish(mut self, truncated: bool, line_no: u64, problems: &mut Problems) -> Function {
         self.end_word(line_no, problems);
         self.function.truncated = truncated;
+        let text = std::mem::take(&mut self.text).finish();
+        for insn in &mut self.function.instructions {
+            insn.set_text(&text);
+        }
         let step = self.function.instruction_bytes();
         let end = self.function.instructions.last().map_or(0, |i| i.address.saturating_add(step));
         for name in self.pending.drain(..) {
@@ -197,6 +227,7 @@ impl Builder {
             }
         }
         if step == 8 {
+            convergence_targets(&mut self.function.instructions);
             // The target of a branch to the start of 32 bytes is given as that of their control word.
             for target in self.function.instructions.iter_mut().flat_map(|i| &mut i.targets) {
                 *target += if target.is_multiple_of(32) { 8 } else { 0 };
@@ -212,6 +243,29 @@ impl Builder {
             }
         }
         self.function
+    }
+}
+
+/// Where SYNC, BRK and CONT of sm_50 to sm_62 go, in listings that do not say: to the target of the innermost SSY,
+/// PBK or PCNT before them that is still open, since compilers nest these as the source does.
+fn convergence_targets(instructions: &mut [Instruction]) {
+    let mut open: Vec<(&str, u64)> = Vec::new();
+    for insn in instructions {
+        // A region is left at its target; a continuation's may lie before it.
+        open.retain(|(leave, target)| *leave == "CONT" || insn.address < *target);
+        let leave = match insn.mnemonic() {
+            "SSY" => "SYNC",
+            "PBK" => "BRK",
+            "PCNT" => "CONT",
+            "SYNC" | "BRK" | "CONT" if insn.targets.is_empty() => {
+                let target = open.iter().rev().find(|(leave, _)| *leave == insn.mnemonic());
+                let target = target.map(|(_, target)| *target);
+                insn.targets.extend(target);
+                continue;
+            }
+            _ => continue,
+        };
+        open.extend(insn.targets.first().map(|target| (leave, *target)));
     }
 }
 

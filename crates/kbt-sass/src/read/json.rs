@@ -38,10 +38,12 @@ struct JsonInstruction<'a> {
     annotations: Vec<Value>,
 }
 
-/// Reads the whole text. The flag says whether it was nvdisasm's JSON.
-pub(super) fn read(text: &[u8], each: &mut dyn FnMut(Function)) -> Result<(Listing, bool), ParseError> {
+/// Reads the whole text.
+pub(super) fn read(text: &[u8], each: &mut dyn FnMut(Function)) -> Result<Listing, ParseError> {
     let error = |message: String| ParseError::Json { message };
-    let text = std::str::from_utf8(text).map_err(|e| error(format!("the JSON is not UTF-8: {e}")))?;
+    // NULs may follow, as behind any text that was a C string.
+    let end = text.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
+    let text = std::str::from_utf8(&text[..end]).map_err(|e| error(format!("the JSON is not UTF-8: {e}")))?;
     let parts: Vec<&serde_json::value::RawValue> =
         serde_json::from_str(text).map_err(|e| error(format!("the JSON does not parse: {e}")))?;
     let Some(header) = parts.first().and_then(|h| serde_json::from_str::<Value>(h.get()).ok()) else {
@@ -53,36 +55,61 @@ pub(super) fn read(text: &[u8], each: &mut dyn FnMut(Function)) -> Result<(Listi
     let files = parts.get(2).and_then(|f| serde_json::from_str(f.get()).ok()).map_or_else(Vec::new, files);
     let mut problems = Problems::default();
     let arch = arch(&header);
+    let mut open: Option<Open> = None;
     for function in functions {
-        read_function(function, arch, &files, &mut problems, each);
+        // Up to 12.x a subroutine within a function's section has an entry of its own, behind the function's.
+        let inside = |o: &Open| function.name.starts_with('$') && function.start == o.end;
+        if !open.as_ref().is_some_and(inside) {
+            close(open.take(), &mut problems, each);
+        }
+        let open =
+            open.get_or_insert_with(|| Open { builder: Builder::new(&function.name, arch, 0), end: 0 });
+        read_function(&function, arch, &files, &mut problems, open);
     }
+    close(open, &mut problems, each);
     let tool = header.pointer("/.note.nv.tkinfo/tki_toolVersion").and_then(Value::as_str);
     let name = header.pointer("/.note.nv.tkinfo/tki_toolName").and_then(Value::as_str);
     let version = |text: &str| text.rsplit_once('V').map(|(_, v)| v.trim().to_owned());
     let producer = header.get("Producer").and_then(Value::as_str);
-    Ok((
-        Listing {
-            functions: Vec::new(),
-            problems: problems.into_list(),
-            assembler: tool.and_then(version).map(|v| format!("{} {v}", name.unwrap_or("ptxas"))),
-            disassembler: producer
-                .and_then(|p| p.split_once(" V"))
-                .map(|(tool, rest)| format!("{tool} {}", rest.split(' ').next().unwrap_or_default())),
-            bytes: 0,
-        },
-        true,
-    ))
+    Ok(Listing {
+        functions: Vec::new(),
+        problems: problems.into_list(),
+        assembler: tool.and_then(version).map(|v| format!("{} {v}", name.unwrap_or("ptxas"))),
+        disassembler: producer
+            .and_then(|p| p.split_once(" V"))
+            .map(|(tool, rest)| format!("{tool} {}", rest.split(' ').next().unwrap_or_default())),
+        bytes: 0,
+    })
+}
+
+/// A function that entries may still add to.
+struct Open {
+    builder: Builder,
+    /// Where its last entry ends.
+    end: u64,
+}
+
+fn close(open: Option<Open>, problems: &mut Problems, each: &mut dyn FnMut(Function)) {
+    let Some(open) = open else { return };
+    let function = open.builder.finish(false, 0, problems);
+    if function.instructions.is_empty() {
+        problems.add(ProblemKind::Empty, 0, &format!("function `{}` has no instructions", function.name));
+    }
+    each(function);
 }
 
 fn read_function(
-    json: JsonFunction<'_>,
+    json: &JsonFunction<'_>,
     arch: Option<Arch>,
     files: &[Arc<str>],
     problems: &mut Problems,
-    each: &mut dyn FnMut(Function),
+    open: &mut Open,
 ) {
-    let mut builder = Builder::new(&json.name, arch, 0);
     let step = if arch.is_some_and(|a| a.sm < 70) { 8 } else { 16 };
+    if open.end > 0 {
+        open.builder.label(&json.name);
+    }
+    open.end = json.start.saturating_add(step * json.instructions.len() as u64);
     let mut source = None;
     for (n, insn) in json.instructions.iter().enumerate() {
         // Gaps (on sm_5x and 6x every control word) have no opcode.
@@ -107,24 +134,45 @@ fn read_function(
             let file = usize::try_from(file).ok().and_then(|n| files.get(n));
             source = file.map(|f| Arc::new(SourceLine { file: f.clone(), line, inlined_at: Vec::new() }));
         }
-        builder.push(&line, source.as_ref(), None, 0, problems);
+        open.builder.push(&line, source.as_ref(), None, 0, problems);
     }
-    let function = builder.finish(false, 0, problems);
-    if function.instructions.is_empty() {
-        problems.add(ProblemKind::Empty, 0, &format!("function `{}` has no instructions", function.name));
-    }
-    each(function);
 }
 
 /// The JSON joins operands with bare commas; text listings put a blank behind them, and a blank alone between
-/// the register and the offset of an indirect branch.
+/// the register and the offset of an indirect branch. 12.8 leaves out some commas before an address
+/// (`R9[R10]` before sm_75; `URZ[UR6]` and `[UR8][UR6]` on sm_90).
 fn spaced<'a>(opcode: &str, operands: &'a str) -> Cow<'a, str> {
     let operands = operands.trim();
-    if !operands.contains(',') {
+    let indirect = matches!(opcode.split('.').next(), Some("BRX" | "BRXU" | "JMX" | "JMXU" | "RET"));
+    let separator = if indirect { " " } else { ", " };
+    let mut out = String::new();
+    let mut rest = operands;
+    // Whether the last bracket was opened with no name before it: `c[0x0][0x20]` goes on, `[UR8][UR6]` are two.
+    let mut bare = false;
+    while let Some(at) = rest.find([',', '[']) {
+        let (before, after) = rest.split_at(at);
+        out += before;
+        if after.starts_with(',') {
+            out += separator;
+        } else {
+            let goes_on = out.ends_with(']');
+            let missing = if goes_on { bare } else { ends_in_register(&out) };
+            bare = missing || !(goes_on || out.ends_with(|c: char| c.is_ascii_alphanumeric()));
+            out += if missing { ", [" } else { "[" };
+        }
+        rest = &after[1..];
+    }
+    if out.is_empty() {
         return Cow::Borrowed(operands);
     }
-    let indirect = matches!(opcode.split('.').next(), Some("BRX" | "BRXU" | "JMX" | "JMXU" | "RET"));
-    Cow::Owned(operands.replace(',', if indirect { " " } else { ", " }))
+    Cow::Owned(out + rest)
+}
+
+/// Whether a text ends in a register's name: `R9`, `RZ`, `UR4`, `P0`.
+fn ends_in_register(text: &str) -> bool {
+    let word = text.rfind(|c: char| !c.is_ascii_alphanumeric()).map_or(text, |at| &text[at + 1..]);
+    let name = word.strip_prefix('U').unwrap_or(word).strip_prefix(['R', 'P']);
+    name.is_some_and(|n| matches!(n, "Z" | "T") || (!n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())))
 }
 
 /// The annotation that the text form prints too.
@@ -156,5 +204,6 @@ fn arch(header: &Value) -> Option<Arch> {
     let sm = number("/SM/version/major")?.checked_mul(10)?.checked_add(number("/SM/version/minor")?)?;
     let options = header.pointer("/.note.nv.tkinfo/tki_toolOptions").and_then(Value::as_str).unwrap_or("");
     let named = options.split(|c: char| c.is_whitespace() || c == '=').filter_map(|w| w.parse::<Arch>().ok());
-    Some(named.into_iter().find(|a| a.sm == sm).unwrap_or(Arch { sm, suffix: None }))
+    // Through the text, so that a number which is no target's becomes none.
+    named.into_iter().find(|a| a.sm == sm).or_else(|| format!("sm_{sm}").parse().ok())
 }

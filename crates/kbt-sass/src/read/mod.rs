@@ -7,12 +7,14 @@ mod bytes;
 mod function;
 mod json;
 mod line;
+mod stream;
 mod tables;
 mod text;
 
 use crate::{Function, Listing};
-use bytes::Prepared;
+use bytes::Form;
 pub use bytes::{InputKind, cubin_assembler, input_kind};
+pub use stream::parse_stream;
 
 /// Input that holds no listing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +44,12 @@ pub enum ParseError {
         /// The first line, cut.
         first_line: String,
     },
+    /// The input broke off with an error of the system's.
+    #[error("reading the listing failed: {message}")]
+    Read {
+        /// What the system says.
+        message: String,
+    },
     /// JSON that is not nvdisasm's.
     #[error("{message}; expected the output of `nvdisasm -json FILE.cubin`: [header, [functions...]]")]
     Json {
@@ -64,24 +72,22 @@ pub fn parse(bytes: &[u8]) -> Result<Listing, ParseError> {
 /// The same, handing over one function at a time: the listing returned has no functions in it, and no more
 /// than one function's instructions are held at once (JSON is the exception: it is read whole).
 pub fn parse_each(bytes: &[u8], mut each: impl FnMut(Function)) -> Result<Listing, ParseError> {
-    let prepared = bytes::prepare(bytes)?;
-    let (mut listing, recognised) = match prepared {
-        Prepared::Json(text) => json::read(&text, &mut each)?,
-        Prepared::Text(text) => {
-            let mut reader = text::TextReader::new(&mut each);
-            for line in bytes::lines(&text) {
-                reader.line(line);
-            }
-            match reader.finish() {
-                Some(listing) => (listing, true),
-                None => (Listing::default(), false),
-            }
-        }
+    let (form, text) = (bytes::form(bytes)?, bytes::plain_text(bytes));
+    let is_json = match form {
+        Form::Blank => return Err(ParseError::Empty),
+        Form::Utf16 => matches!(bytes::form(&text), Ok(Form::Json)),
+        Form::Json => true,
+        Form::Text { .. } => false,
     };
-    if !recognised {
-        return Err(bytes::foreign(bytes));
+    if is_json {
+        let mut listing = json::read(&text, &mut each)?;
+        listing.bytes = bytes.len() as u64;
+        listing.problems.sort_by_key(|p| (p.line, p.kind));
+        return Ok(listing);
     }
-    listing.bytes = bytes.len() as u64;
-    listing.problems.sort_by_key(|p| (p.line, p.kind));
-    Ok(listing)
+    let mut reader = text::TextReader::new(&mut each);
+    for line in bytes::lines(&text) {
+        reader.line(line);
+    }
+    stream::finish(reader, bytes::head(&text), bytes.len() as u64)
 }

@@ -32,6 +32,8 @@ pub(super) struct TextReader<'e> {
     resources: ResourceTable,
     /// Something was seen that only a listing has.
     recognised: bool,
+    /// No line so far had anything in it.
+    blank: bool,
     functions: u64,
 }
 
@@ -53,6 +55,7 @@ impl<'e> TextReader<'e> {
             live: LiveTable::default(),
             resources: ResourceTable::default(),
             recognised: false,
+            blank: true,
             functions: 0,
         }
     }
@@ -60,12 +63,15 @@ impl<'e> TextReader<'e> {
     /// Reads one line, without its line end.
     pub(super) fn line(&mut self, raw: &[u8]) {
         self.line_no += 1;
+        let raw = line::skip_blanks(raw).trim_ascii_end();
+        // Colour codes may stand before blanks.
         let plain = bytes::plain(raw);
         let text = bytes::text(plain.trim_ascii());
         let text = text.as_ref();
         if text.is_empty() {
             return;
         }
+        self.blank = false;
         // Most lines of a listing are instructions and hex words: they come first.
         if text.starts_with("/*") || text.starts_with("[B") {
             self.code_line(text);
@@ -78,7 +84,11 @@ impl<'e> TextReader<'e> {
         if self.in_ptx {
             return;
         }
-        if let Some((inner, rest)) = line::comment(text)
+        // Half of the lines have an address: they need no second look as words.
+        let address =
+            matches!(text.as_bytes(), [_, _, digit, next, ..] if digit.is_ascii_hexdigit() && *next != b'x');
+        if !address
+            && let Some((inner, rest)) = line::comment(text)
             && let Some(word) = line::hex_word(inner)
         {
             // A live-register table may follow; nothing else does.
@@ -256,10 +266,9 @@ impl<'e> TextReader<'e> {
             return;
         }
         let words = || flags.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-        let sm = words().find_map(|w| w.strip_prefix("EF_CUDA_SM")?.parse().ok());
-        if let Some(sm) = sm {
-            let suffix = words().any(|w| w == "EF_CUDA_ACCELERATORS").then_some('a');
-            let arch = Arch { sm, suffix };
+        let suffix = if words().any(|w| w == "EF_CUDA_ACCELERATORS") { "a" } else { "" };
+        let arch = words().find_map(|w| format!("sm_{}{suffix}", w.strip_prefix("EF_CUDA_SM")?).parse().ok());
+        if let Some(arch) = arch {
             self.arch = Some(arch);
             if let Some(builder) = &mut self.current {
                 builder.set_arch(arch);
@@ -320,9 +329,14 @@ impl<'e> TextReader<'e> {
         self.problems.add(ProblemKind::UnknownLine, self.line_no, text);
     }
 
+    /// Whether there was nothing to read.
+    pub(super) fn is_blank(&self) -> bool {
+        self.blank
+    }
+
     /// The listing without its functions; `None` where nothing in the input was a listing's.
     pub(super) fn finish(mut self) -> Option<Listing> {
-        let truncated = self.current.as_ref().is_some_and(|b| !can_end(&b.function));
+        let truncated = self.current.as_ref().is_some_and(|b| !b.can_end());
         if truncated {
             let name = self.current.as_ref().map(|b| b.function.name.clone()).unwrap_or_default();
             let text = format!("the input ends inside `{name}`");
@@ -381,14 +395,4 @@ fn is_data_directive(name: &str) -> bool {
             | ".skip"
             | ".fill"
     )
-}
-
-/// Whether a function can end with its last instruction: nothing can run on from it.
-fn can_end(function: &Function) -> bool {
-    function.instructions.last().is_none_or(|i| {
-        matches!(
-            i.mnemonic(),
-            "EXIT" | "RET" | "NOP" | "BRA" | "BRX" | "JMP" | "JMX" | "BPT" | "KILL" | "RTT"
-        )
-    })
 }

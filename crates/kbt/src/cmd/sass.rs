@@ -3,13 +3,14 @@
 mod cycles;
 mod gate;
 mod input;
+mod lint;
 mod regs;
 
 use crate::output::{Failure, Format, Outcome, print};
 use input::{InputArgs, Loaded};
-use kbt_sass::metrics::{self, Measure, MeasureOptions, Selection};
-use kbt_sass::outcome::{DiffOutcome, LintOutcome, MetricsOutcome};
-use kbt_sass::{LintRule, Listing, ProblemKind, Unit};
+use kbt_sass::metrics::{self, MeasureOptions, Selection};
+use kbt_sass::outcome::{DiffOutcome, MetricsOutcome};
+use kbt_sass::{Listing, ProblemKind, Unit};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -37,14 +38,16 @@ enum Command {
     #[command(after_help = "Example:\n  kbt sass gate k.cubin --baseline k.sass.json --write\n  \
                             kbt sass gate k.cubin --baseline k.sass.json --tolerance gate.yaml")]
     Gate(gate::GateArgs),
-    /// Find spills in loops, local arrays, serialised wgmma and missing proxy fences; exit 1 on a finding.
+    /// Find spills and local arrays in loops, serialised wgmma, ignored register budgets, missing proxy fences and
+    /// handoffs that fall short; exit 1 on a finding.
     #[command(
         after_help = "Example:\n  kbt sass lint k.cubin --allow spill\n  kbt sass lint k.ptx --arch sm_90a"
     )]
-    Lint(LintArgs),
+    Lint(lint::LintArgs),
     /// Assemble PTX under a sweep of register caps or budgets and print what each costs.
     #[command(after_help = "Example:\n  kbt sass regs k.ptx --arch sm_90a --maxnreg 64,96,128\n  \
-                            kbt sass regs k.ptx --arch sm_90a --setmaxnreg 232=200,216,232,240")]
+                            kbt sass regs k.ptx --arch sm_90a --setmaxnreg 232=200,216,232,240\n  \
+                            kbt sass regs k.ptx --arch sm_90a --roles --settings 40")]
     Regs(regs::RegsArgs),
 }
 
@@ -113,28 +116,13 @@ struct DiffArgs {
     format: Format,
 }
 
-#[derive(clap::Args)]
-struct LintArgs {
-    /// A listing, cubin, fatbin, executable or PTX file; `-` is standard input.
-    file: PathBuf,
-    #[command(flatten)]
-    input: InputArgs,
-    /// Rules that may be broken: spill-in-loop, spill, local-array-in-loop, dynamic-index, wgmma-serialised,
-    /// missing-proxy-fence.
-    #[arg(long, value_name = "RULE", value_delimiter = ',')]
-    allow: Vec<LintRule>,
-    /// How to print.
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
-}
-
 pub(crate) fn run(args: Args) -> Outcome {
     match args.command {
         Command::Metrics(args) => metrics(args),
         Command::Cycles(args) => cycles::run(&args),
         Command::Diff(args) => diff(args),
         Command::Gate(args) => gate::run(args),
-        Command::Lint(args) => lint(args),
+        Command::Lint(args) => lint::run(args),
         Command::Regs(args) => regs::run(args),
     }
 }
@@ -154,8 +142,7 @@ fn metrics(args: MetricsArgs) -> Outcome {
     let lines = args.select.lines.is_some();
     let options = MeasureOptions { a, b, blocks: args.blocks, selection: args.select.selection()? };
     let loaded = input::load(&args.file, &args.input, lines)?;
-    let mut measure = Measure::new(options);
-    let listing = loaded.each(|function| measure.function(&function))?;
+    let (measure, listing) = metrics::measure_parallel(options, |each| loaded.each(each))?;
     let outcome = measure.finish(&listing);
     if outcome.functions.is_empty() {
         return Err(Failure::input(format!("{}: nothing in the listing is selected", args.file.display())));
@@ -190,14 +177,4 @@ fn whole(file: &std::path::Path, listing: &Listing) -> Result<(), Failure> {
     broken.map_or(Ok(()), |problem| {
         Err(Failure::input(format!("{}: {problem}; expected a whole listing", file.display())))
     })
-}
-
-fn lint(args: LintArgs) -> Outcome {
-    let (listing, loaded) = listing(&args.file, &args.input)?;
-    whole(&args.file, &listing)?;
-    let mut findings = kbt_sass::lint(&listing);
-    findings.extend(loaded.lint()?);
-    let outcome = LintOutcome::new(findings, &args.allow);
-    print(args.format, &outcome, LintOutcome::render_text)?;
-    if outcome.findings.is_empty() { Ok(ExitCode::SUCCESS) } else { Err(Failure::Gate) }
 }

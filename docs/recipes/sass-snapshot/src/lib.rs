@@ -1,42 +1,7 @@
-//! What of a kernel's machine code is worth a snapshot.
+//! What of a kernel's machine code is worth a snapshot, and how the machine code is made.
 
-use kbt_sass::outcome::Section;
-use kbt_sass::{Listing, MeasureOptions, measure};
+mod build;
+mod summary;
 
-/// The lines that a reviewer should see change: instructions by pipe, how MUFU and F2FP alternate, spills, local
-/// arrays; for each function, role region and loop of the source.
-pub fn summary(listing: &Listing) -> Vec<String> {
-    let outcome = measure(listing, MeasureOptions::default());
-    let mut lines: Vec<String> = outcome.problems.iter().map(|p| format!("PROBLEM {p}")).collect();
-    for function in &outcome.functions {
-        lines.extend(lines_of(&function.name, function));
-        for part in function.regions.iter().chain(&function.loops) {
-            // Loops that wait for a barrier change with every compiler and mean nothing here.
-            if part.of_loop.is_none_or(|l| l.kind == kbt_sass::LoopKind::User) {
-                lines.extend(lines_of(&format!("{} {}", function.name, part.name), part));
-            }
-        }
-    }
-    lines
-}
-
-fn lines_of(place: &str, part: &Section) -> Vec<String> {
-    let units = &part.interleave;
-    let local = &part.local_memory;
-    let pipes: Vec<_> = part.pipes.iter().map(|(pipe, n)| format!("{pipe} {n}")).collect();
-    vec![
-        format!("{place}: {} instructions: {}", part.instructions, pipes.join(", ")),
-        format!(
-            "{place}: {}/{} {} of {}: {}",
-            units.a,
-            units.b,
-            units.transitions,
-            units.possible,
-            units.run_list()
-        ),
-        format!(
-            "{place}: spills {} B out, {} B back; local array {}; stack {} B",
-            local.spill_store_bytes, local.spill_load_bytes, local.array, local.stack_bytes
-        ),
-    ]
-}
+pub use build::{Built, Kernel, build, toolchain};
+pub use summary::summary;

@@ -16,7 +16,7 @@ pub(super) struct GateArgs {
     #[arg(long, value_name = "FILE")]
     baseline: PathBuf,
     /// What may change: YAML with spill_bytes, stack_bytes, local_arrays, transitions_percent,
-    /// instructions_percent, stalls_percent, operations_percent, ignore.
+    /// instructions_percent, stalls_percent, operations_percent, structure, ignore.
     #[arg(long, value_name = "FILE")]
     tolerance: Option<PathBuf>,
     /// Write the baseline instead of comparing with it.
@@ -37,19 +37,47 @@ pub(super) struct GateArgs {
 
 pub(super) fn run(args: GateArgs) -> Outcome {
     let [a, b] = super::units(&args.units)?;
+    let units = (a.name().to_owned(), b.name().to_owned());
     let function = args.function.as_deref().map(|t| metrics::pattern("--function", t)).transpose()?;
-    let selection = Selection { function, ..Selection::default() };
+    let selection = Selection { function: function.clone(), ..Selection::default() };
     let mut measure = Measure::new(MeasureOptions { a, b, blocks: false, selection });
     let listing = input::load(&args.file, &args.input, false)?.each(|f| measure.function(&f))?;
     super::whole(&args.file, &listing)?;
     let now = measure.finish(&listing);
+    if now.functions.is_empty() {
+        return Err(Failure::input(format!("{}: nothing in the listing is selected", args.file.display())));
+    }
     if args.write {
         return write(&now, &args.baseline);
     }
-    let baseline = read_baseline(&args.baseline)?;
+    let mut baseline = read_baseline(&args.baseline)?;
+    baseline.functions.retain(|f| function.as_ref().is_none_or(|p| p.is_match(&f.name)));
+    same_units(&args.baseline, &baseline, &units)?;
     let report = kbt_sass::gate(&baseline, &now, &tolerance(args.tolerance.as_deref())?);
+    // A gate that compared nothing has not passed.
+    if report.compared == 0 && report.passes() {
+        let message = format!("{}: no function to compare with is in the baseline", args.baseline.display());
+        return Err(Failure::input(message));
+    }
     print(args.format, &report, GateReport::render_text)?;
     if report.passes() { Ok(ExitCode::SUCCESS) } else { Err(Failure::Gate) }
+}
+
+/// Transitions between other units compare with nothing.
+fn same_units(path: &Path, baseline: &MetricsOutcome, now: &(String, String)) -> Result<(), Failure> {
+    let other = baseline.functions.iter().map(|f| &f.interleave).find(|i| (&i.a, &i.b) != (&now.0, &now.1));
+    other.map_or(Ok(()), |was| {
+        Err(Failure::input(format!(
+            "{}: the baseline counts {},{}, not {},{}; pass --units {},{} or make a new one with --write",
+            path.display(),
+            was.a,
+            was.b,
+            now.0,
+            now.1,
+            was.a,
+            was.b
+        )))
+    })
 }
 
 fn write(now: &MetricsOutcome, path: &Path) -> Outcome {

@@ -1,11 +1,18 @@
 //! From a file of any kind to a listing: text as it is, cubins through nvdisasm, containers through cuobjdump,
 //! PTX through ptxas and nvdisasm.
 
-use crate::output::{Failure, read_input};
+use crate::output::{Failure, open_input};
 use kbt_device::Arch;
-use kbt_sass::{Finding, Function, InputKind, LintRule, Listing};
+use kbt_sass::{Function, InputKind, Listing, PtxLint};
 use kbt_toolchain::{Assembled, NvdisasmOptions, PtxasOptions, Tool, Toolchain};
+use std::cell::RefCell;
+use std::io::{Cursor, Read};
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
+
+/// Bytes that are enough to know by what a file is.
+const HEAD: u64 = 64 * 1024;
 
 /// How PTX is assembled.
 #[derive(clap::Args, Clone)]
@@ -19,9 +26,10 @@ pub(super) struct InputArgs {
     pub(super) opt_level: u8,
 }
 
-/// A listing's bytes, and what is known of how they came to be.
+/// A listing, and what is known of how it came to be.
 pub(super) struct Loaded {
-    bytes: Vec<u8>,
+    /// Read once, as it comes: a listing may be larger than memory.
+    listing: RefCell<Box<dyn Read>>,
     origin: String,
     assembler: Option<String>,
     disassembler: Option<String>,
@@ -32,9 +40,15 @@ pub(super) struct Loaded {
 
 /// Reads a file and turns it into a listing; `lines` asks for source lines.
 pub(super) fn load(file: &Path, args: &InputArgs, lines: bool) -> Result<Loaded, Failure> {
-    let bytes = read_input(file)?;
-    let origin = file.display().to_string();
-    match kbt_sass::input_kind(&bytes) {
+    let (mut input, origin) = (open_input(file)?, file.display().to_string());
+    let unreadable = |e: std::io::Error| Failure::input(format!("{}: {e}", file.display()));
+    let mut bytes = Vec::new();
+    input.by_ref().take(HEAD).read_to_end(&mut bytes).map_err(unreadable)?;
+    let kind = kbt_sass::input_kind(&bytes);
+    if matches!(kind, InputKind::Cubin | InputKind::Ptx) {
+        input.read_to_end(&mut bytes).map_err(unreadable)?;
+    }
+    match kind {
         InputKind::Cubin => disassemble(&bytes, origin, lines),
         InputKind::Container => contained(file, origin),
         InputKind::Ptx => {
@@ -49,9 +63,7 @@ pub(super) fn load(file: &Path, args: &InputArgs, lines: bool) -> Result<Loaded,
             let ptx = String::from_utf8_lossy(&bytes).into_owned();
             Ok(Loaded { assembler: Some(built_by), ptx: Some(ptx), remarks, ..loaded })
         }
-        _ => {
-            Ok(Loaded { bytes, origin, assembler: None, disassembler: None, ptx: None, remarks: Vec::new() })
-        }
+        _ => Ok(Loaded::new(Cursor::new(bytes).chain(input), origin)),
     }
 }
 
@@ -64,13 +76,11 @@ pub(super) fn remarks(assembled: &Assembled) -> Vec<String> {
 fn disassemble(cubin: &[u8], origin: String, lines: bool) -> Result<Loaded, Failure> {
     let tools = Toolchain::find()?;
     let options = NvdisasmOptions { hex: true, line_info: lines, ..NvdisasmOptions::default() };
+    let listing = tools.disassemble(cubin, &options)?;
     Ok(Loaded {
-        bytes: tools.disassemble(cubin, &options)?.into_bytes(),
-        origin,
         assembler: kbt_sass::cubin_assembler(cubin),
         disassembler: Some(format!("nvdisasm {}", tools.version(Tool::Nvdisasm)?)),
-        ptx: None,
-        remarks: Vec::new(),
+        ..Loaded::new(Cursor::new(listing), origin)
     })
 }
 
@@ -79,21 +89,67 @@ fn contained(file: &Path, origin: String) -> Result<Loaded, Failure> {
         return Err(Failure::input("an executable, library or fatbin must be a file, not standard input"));
     }
     let tools = Toolchain::find()?;
-    let output = tools.run(Tool::Cuobjdump, None, [std::ffi::OsStr::new("-sass"), file.as_os_str()])?;
+    let listing = Piped::start(tools.command(Tool::Cuobjdump)?.arg("-sass").arg(file))?;
     Ok(Loaded {
-        bytes: output.stdout,
-        origin,
-        assembler: None,
         disassembler: Some(format!("cuobjdump {}", tools.version(Tool::Cuobjdump)?)),
-        ptx: None,
-        remarks: Vec::new(),
+        ..Loaded::new(listing, origin)
     })
 }
 
+/// A tool's listing while the tool prints it: that of a library has gigabytes. A tool that fails is an error at the
+/// end of what it printed.
+struct Piped {
+    tool: Child,
+    errors: Option<JoinHandle<String>>,
+}
+
+impl Piped {
+    fn start(command: &mut Command) -> std::io::Result<Self> {
+        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut tool = command.spawn()?;
+        let errors = tool.stderr.take().map(|mut stderr| {
+            std::thread::spawn(move || {
+                let mut said = Vec::new();
+                // What it said before this broke off is still worth showing.
+                let _ = stderr.read_to_end(&mut said);
+                String::from_utf8_lossy(&said).trim().to_owned()
+            })
+        });
+        Ok(Self { tool, errors })
+    }
+}
+
+impl Read for Piped {
+    fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.tool.stdout.as_mut().map_or(Ok(0), |stdout| stdout.read(to))?;
+        if read == 0
+            && !to.is_empty()
+            && let Some(errors) = self.errors.take()
+        {
+            let (status, said) = (self.tool.wait()?, errors.join().unwrap_or_default());
+            if !status.success() {
+                return Err(std::io::Error::other(format!("cuobjdump -sass ended with {status}: {said}")));
+            }
+        }
+        Ok(read)
+    }
+}
+
 impl Loaded {
-    /// Hands over the functions one by one; the listing returned has none in it.
+    fn new(listing: impl Read + 'static, origin: String) -> Self {
+        Self {
+            listing: RefCell::new(Box::new(listing)),
+            origin,
+            assembler: None,
+            disassembler: None,
+            ptx: None,
+            remarks: Vec::new(),
+        }
+    }
+
+    /// Hands over the functions one by one, once; the listing returned has none in it.
     pub(super) fn each(&self, each: impl FnMut(Function)) -> Result<Listing, Failure> {
-        let mut listing = kbt_sass::parse_each(&self.bytes, each)
+        let mut listing = kbt_sass::parse_stream(&mut *self.listing.borrow_mut(), each)
             .map_err(|e| Failure::input(format!("{}: {e}", self.origin)))?;
         listing.assembler = self.assembler.clone().or(listing.assembler);
         listing.disassembler = self.disassembler.clone().or(listing.disassembler);
@@ -101,17 +157,17 @@ impl Loaded {
     }
 
     /// What PTX and ptxas' remarks show.
-    pub(super) fn lint(&self) -> Result<Vec<Finding>, Failure> {
-        let Some(ptx) = &self.ptx else { return Ok(Vec::new()) };
+    pub(super) fn lint(&self) -> Result<PtxLint, Failure> {
+        let Some(ptx) = &self.ptx else { return Ok(PtxLint::default()) };
         let module = kbt_ptx::parse(ptx).map_err(|e| Failure::input(format!("{}: {e}", self.origin)))?;
-        let mut findings = kbt_sass::lint_ptx(&module);
-        let serialised = self.remarks.iter().filter(|r| r.contains("wgmma") && r.contains("serialized"));
-        findings.extend(serialised.map(|remark| Finding {
-            rule: LintRule::WgmmaSerialised,
-            place: "ptxas".to_owned(),
-            source: None,
-            message: remark.clone(),
-        }));
-        Ok(findings)
+        let mut found = kbt_sass::lint_ptx(&module);
+        let coded = |remark: &String| match remark.split_once(": ") {
+            Some((code, text)) if code.starts_with('C') && !code.contains(' ') => {
+                kbt_sass::lint_remark(Some(code), text)
+            }
+            _ => kbt_sass::lint_remark(None, remark),
+        };
+        found.findings.extend(self.remarks.iter().filter_map(coded));
+        Ok(found)
     }
 }

@@ -3,7 +3,7 @@
 use super::input::remarks;
 use crate::output::{Failure, Format, Outcome, print, read_input};
 use kbt_device::Arch;
-use kbt_sass::regs::{Build, CAPS, Compiler, RegsOutcome, Sweep, sweep};
+use kbt_sass::regs::{Build, Compiler, RegsOutcome, Sweep, sweep};
 use kbt_toolchain::{NvdisasmOptions, PtxasOptions, Tool, Toolchain};
 use std::path::PathBuf;
 
@@ -21,6 +21,16 @@ pub(super) struct RegsArgs {
     /// A setmaxnreg budget and the values to try in its place: 232=200,216,240 (multiples of 8, 24 to 256).
     #[arg(long, value_name = "OLD=N,N,...")]
     setmaxnreg: Option<String>,
+    /// Sweep the budgets of all roles together, as they fit the register file. The default where the PTX has
+    /// setmaxnreg; else a range of caps is.
+    #[arg(long, conflicts_with_all = ["setmaxnreg", "maxnreg"])]
+    roles: bool,
+    /// Warpgroups that run each setmaxnreg, in the order of the PTX: 1,1,2. Worked out where not given.
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',', conflicts_with_all = ["setmaxnreg", "maxnreg"])]
+    warpgroups: Option<Vec<u32>>,
+    /// How many settings of the roles to try, the nearest to the kernel's own.
+    #[arg(long, value_name = "N", default_value_t = 24)]
+    settings: usize,
     /// ptxas' optimisation level.
     #[arg(short = 'O', long = "opt-level", value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u8).range(0..=3))]
@@ -33,10 +43,12 @@ pub(super) struct RegsArgs {
 pub(super) fn run(args: RegsArgs) -> Outcome {
     let bytes = read_input(&args.file)?;
     let ptx = String::from_utf8_lossy(&bytes);
+    let (most, warpgroups) = (args.settings, args.warpgroups);
     let what = match args.setmaxnreg.as_deref() {
         Some(text) => budgets(text)?,
-        None if args.maxnreg.is_empty() => Sweep::Cap(CAPS.to_vec()),
-        None => Sweep::Cap(args.maxnreg.clone()),
+        None if !args.maxnreg.is_empty() => Sweep::Cap(args.maxnreg),
+        None if args.roles => Sweep::Roles { most, warpgroups },
+        None => Sweep::Auto { most, warpgroups },
     };
     let options = PtxasOptions { opt_level: args.opt_level, ..PtxasOptions::default() };
     let compiler = Ptxas { tools: Toolchain::find()?, options };

@@ -4,9 +4,13 @@
 //! predicates are renamed away before orders are compared. A static order proves no speed; every result says
 //! so.
 
+mod align;
+mod shape;
+
 use crate::metrics::{LocalAccess, local_accesses};
 use crate::{Function, Graph, Instruction};
 use serde::{Deserialize, Serialize};
+use shape::{same_text, shape};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The kinds of difference, from none to the most.
@@ -21,6 +25,8 @@ pub enum DiffKind {
     RenamedOnly,
     /// The same operations in another order.
     Reordered,
+    /// The same operations but for loads and stores of spilled registers.
+    SpillsChanged,
     /// Operations were added or removed.
     Changed,
 }
@@ -34,6 +40,7 @@ impl DiffKind {
             Self::ControlOnly => "the same instructions with other control fields",
             Self::RenamedOnly => "the same operations in the same order with other registers or constants",
             Self::Reordered => "the same operations in another order",
+            Self::SpillsChanged => "the same operations but for spills",
             Self::Changed => "operations added or removed",
         }
     }
@@ -67,7 +74,7 @@ pub struct FunctionDiff {
     pub a_spills: u64,
     /// Spill loads and stores in each.
     pub b_spills: u64,
-    /// How the instructions align, cut to what differs; absent where the code is the same or too far apart.
+    /// How the instructions align, cut to what differs; absent where the code is the same.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alignment: Vec<AlignedLine>,
     /// What this says nothing about.
@@ -78,7 +85,8 @@ pub struct FunctionDiff {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AlignedLine {
-    /// `-` in the first only, `+` in the second only, `~` in both with other registers, blank in both.
+    /// `-` in the first only, `+` in the second only, `~` in both with other registers, `c` in both with other
+    /// control fields, blank in both.
     pub mark: String,
     /// The instruction, with its address.
     pub text: String,
@@ -88,8 +96,6 @@ pub struct AlignedLine {
 pub const CAVEAT: &str =
     "a static order proves no speed: time both, interleaved, on the device before preferring one";
 
-/// The alignment is given up where more edits than this are needed.
-const MOST_EDITS: usize = 2000;
 /// Equal lines shown around a difference.
 const CONTEXT: usize = 2;
 
@@ -113,13 +119,15 @@ pub fn diff(a: &Function, b: &Function) -> FunctionDiff {
         DiffKind::RenamedOnly
     } else if sorted(&left_shapes) == sorted(&right_shapes) {
         DiffKind::Reordered
+    } else if spills_apart(a, &left_shapes) == spills_apart(b, &right_shapes) {
+        DiffKind::SpillsChanged
     } else {
         DiffKind::Changed
     };
-    let alignment = if kind >= DiffKind::RenamedOnly {
-        align(left, right, &left_shapes, &right_shapes)
-    } else {
-        Vec::new()
+    let alignment = match kind {
+        DiffKind::Identical => Vec::new(),
+        DiffKind::ControlOnly => align(left, right, (0..left.len()).map(|i| (i, i)).collect()),
+        _ => align(left, right, align::common_shapes(&left_shapes, &right_shapes)),
     };
     FunctionDiff {
         a: a.name.clone(),
@@ -140,66 +148,6 @@ pub fn diff(a: &Function, b: &Function) -> FunctionDiff {
 
 fn code(function: &Function) -> &[Instruction] {
     &function.instructions[..Graph::new(function).code_len]
-}
-
-/// The same text, whatever labels its targets have.
-fn same_text(a: &Instruction, b: &Instruction) -> bool {
-    if a.guard != b.guard || a.opcode() != b.opcode() {
-        return false;
-    }
-    a.operands() == b.operands() || (!a.targets.is_empty() && a.targets == b.targets && shape(a) == shape(b))
-}
-
-/// An instruction with registers, predicates and code addresses renamed away.
-fn shape(insn: &Instruction) -> String {
-    let mut out = String::with_capacity(insn.text().len() + 4);
-    if let Some(guard) = insn.guard {
-        out.push_str(match (guard.uniform, guard.negated) {
-            (false, false) => "@P ",
-            (false, true) => "@!P ",
-            (true, false) => "@UP ",
-            (true, true) => "@!UP ",
-        });
-    }
-    out.push_str(insn.opcode());
-    let has_target = !insn.targets.is_empty();
-    for operand in insn.operand_list() {
-        out.push(' ');
-        if operand.starts_with("`(") || (has_target && operand.starts_with("0x")) {
-            out.push_str("TARGET");
-        } else {
-            rename(operand, &mut out);
-        }
-    }
-    out
-}
-
-/// Drops the number of each register, uniform register, predicate, convergence barrier and `.reuse` mark.
-fn rename(operand: &str, out: &mut String) {
-    let operand = operand.replace(".reuse", "");
-    let bytes = operand.as_bytes();
-    let mut i = 0;
-    while i < bytes.len() {
-        let start = i;
-        while i < bytes.len() && (bytes[i].is_ascii_alphanumeric() || bytes[i] == b'_') {
-            i += 1;
-        }
-        if i == start {
-            let end = operand[i..].chars().next().map_or(i + 1, |c| i + c.len_utf8());
-            out.push_str(&operand[i..end]);
-            i = end;
-            continue;
-        }
-        let word = &operand[start..i];
-        let digits = word.trim_start_matches(|c: char| c.is_ascii_uppercase());
-        let class = &word[..word.len() - digits.len()];
-        let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
-        out.push_str(if matches!(class, "R" | "UR" | "P" | "UP" | "B" | "SB") && is_number {
-            class
-        } else {
-            word
-        });
-    }
 }
 
 fn sorted(shapes: &[String]) -> Vec<&str> {
@@ -227,14 +175,24 @@ fn changes(left: &[Instruction], right: &[Instruction]) -> (BTreeMap<String, u64
 }
 
 fn spills(function: &Function) -> u64 {
-    let is_spill =
-        |a: &&Option<LocalAccess>| matches!(a, Some(LocalAccess::Spill | LocalAccess::SharedSpill));
-    local_accesses(function).iter().filter(is_spill).count() as u64
+    local_accesses(function).iter().filter(|a| is_spill(a)).count() as u64
 }
 
-/// The alignment after Myers, around the differences.
-fn align(left: &[Instruction], right: &[Instruction], a: &[String], b: &[String]) -> Vec<AlignedLine> {
-    let Some(pairs) = common(a, b) else { return Vec::new() };
+/// The shapes without those of spill accesses, sorted.
+fn spills_apart<'s>(function: &Function, shapes: &'s [String]) -> Vec<&'s str> {
+    let accesses = local_accesses(function);
+    let mut rest: Vec<&str> =
+        shapes.iter().zip(&accesses).filter(|(_, a)| !is_spill(a)).map(|(s, _)| s.as_str()).collect();
+    rest.sort_unstable();
+    rest
+}
+
+const fn is_spill(access: &Option<LocalAccess>) -> bool {
+    matches!(access, Some(LocalAccess::Spill | LocalAccess::SharedSpill))
+}
+
+/// The lines of an alignment, around the differences.
+fn align(left: &[Instruction], right: &[Instruction], pairs: Vec<(usize, usize)>) -> Vec<AlignedLine> {
     let line = |mark: &str, insn: &Instruction| AlignedLine {
         mark: mark.to_owned(),
         text: format!("{:#06x} {insn}", insn.address),
@@ -245,7 +203,15 @@ fn align(left: &[Instruction], right: &[Instruction], a: &[String], b: &[String]
         lines.extend(left[i..x].iter().map(|insn| line("-", insn)));
         lines.extend(right[j..y].iter().map(|insn| line("+", insn)));
         if let (Some(old), Some(new)) = (left.get(x), right.get(y)) {
-            lines.push(if same_text(old, new) { line(" ", new) } else { line("~", new) });
+            lines.push(match (same_text(old, new), old.control == new.control) {
+                (true, true) => line(" ", new),
+                (true, false) => {
+                    let mut changed = line("c", new);
+                    changed.text += &control_change(old, new);
+                    changed
+                }
+                (false, _) => line("~", new),
+            });
         }
         (i, j) = (x + 1, y + 1);
     }
@@ -256,49 +222,21 @@ fn align(left: &[Instruction], right: &[Instruction], a: &[String], b: &[String]
     lines.into_iter().enumerate().filter(|(n, _)| shown.contains(n)).map(|(_, l)| l).collect()
 }
 
-/// Index pairs of a longest common subsequence; `None` where more than [`MOST_EDITS`] edits are needed.
-fn common(a: &[String], b: &[String]) -> Option<Vec<(usize, usize)>> {
-    let (n, m) = (a.len() as isize, b.len() as isize);
-    let most = (MOST_EDITS as isize).min(n + m);
-    let at = |v: &[isize], k: isize| v[(k + most + 1) as usize];
-    let mut v = vec![0_isize; (2 * most + 3) as usize];
-    let mut trace: Vec<Vec<isize>> = Vec::new();
-    for d in 0..=most {
-        trace.push(v[(most + 1 - d - 1) as usize..=(most + 1 + d + 1) as usize].to_vec());
-        for k in (-d..=d).step_by(2) {
-            let down = k == -d || (k != d && at(&v, k - 1) < at(&v, k + 1));
-            let mut x = if down { at(&v, k + 1) } else { at(&v, k - 1) + 1 };
-            while x < n && x - k < m && a[x as usize] == b[(x - k) as usize] {
-                x += 1;
-            }
-            v[(k + most + 1) as usize] = x;
-            if x >= n && x - k >= m {
-                return Some(backtrack(&trace, n, m));
-            }
-        }
-    }
-    None
-}
-
-fn backtrack(trace: &[Vec<isize>], n: isize, m: isize) -> Vec<(usize, usize)> {
-    let mut pairs = Vec::new();
-    let (mut x, mut y) = (n, m);
-    for (d, v) in trace.iter().enumerate().rev() {
-        let d = d as isize;
-        let at = |k: isize| v[(k + d + 1) as usize];
-        let k = x - y;
-        let down = k == -d || (k != d && at(k - 1) < at(k + 1));
-        let before = if down { k + 1 } else { k - 1 };
-        let (px, py) = if d == 0 { (0, 0) } else { (at(before), at(before) - before) };
-        while x > px && y > py {
-            x -= 1;
-            y -= 1;
-            pairs.push((x as usize, y as usize));
-        }
-        (x, y) = (px, py);
-    }
-    pairs.reverse();
-    pairs
+/// The control fields that changed: `  stall 4 -> 2, waits 0x0 -> 0x4`.
+fn control_change(old: &Instruction, new: &Instruction) -> String {
+    let (Some(a), Some(b)) = (old.control, new.control) else { return "  control fields".to_owned() };
+    let barrier = |b: Option<u8>| b.map_or_else(|| "-".to_owned(), |n| n.to_string());
+    let fields = [
+        ("stall", a.stall.to_string(), b.stall.to_string()),
+        ("yield", a.yield_flag.to_string(), b.yield_flag.to_string()),
+        ("write barrier", barrier(a.write_barrier), barrier(b.write_barrier)),
+        ("read barrier", barrier(a.read_barrier), barrier(b.read_barrier)),
+        ("waits", format!("{:#x}", a.wait_mask), format!("{:#x}", b.wait_mask)),
+        ("reuse", format!("{:#x}", a.reuse), format!("{:#x}", b.reuse)),
+    ];
+    let changed: Vec<_> =
+        fields.iter().filter(|(_, a, b)| a != b).map(|(name, a, b)| format!("{name} {a} -> {b}")).collect();
+    format!("  {}", changed.join(", "))
 }
 
 #[cfg(test)]
@@ -350,33 +288,28 @@ mod tests {
     }
 
     #[test]
-    fn an_alignment_rebuilds_both_sides_for_every_small_pair() {
-        let all: Vec<Vec<String>> = (0..3_u32.pow(4))
-            .map(|n| (0..4).map(|d| ["A", "B", "C"][(n / 3_u32.pow(d) % 3) as usize].to_owned()).collect())
-            .collect();
-        let longest = |a: &[String], b: &[String]| {
-            let mut table = vec![vec![0; b.len() + 1]; a.len() + 1];
-            for i in 1..=a.len() {
-                for j in 1..=b.len() {
-                    let best = table[i - 1][j].max(table[i][j - 1]);
-                    table[i][j] = if a[i - 1] == b[j - 1] { table[i - 1][j - 1] + 1 } else { best };
-                }
-            }
-            table[a.len()][b.len()]
-        };
-        for a in all.iter().map(|a| &a[..3]) {
-            for b in &all {
-                let pairs = common(a, b).unwrap();
-                assert!(pairs.windows(2).all(|w| w[0].0 < w[1].0 && w[0].1 < w[1].1));
-                assert!(pairs.iter().all(|(x, y)| a[*x] == b[*y]), "{a:?} {b:?} {pairs:?}");
-                assert_eq!(pairs.len(), longest(a, b), "{a:?} {b:?}");
-            }
-        }
+    fn spills_alone_are_told_from_other_changes() {
+        let base = ["MUFU.EX2 R0, R1", "FADD R2, R0, R1", "EXIT"];
+        let spill = "STL [R1], R2 (*\"SpillRefill\"*)";
+        let refill = "LDL R2, [R1] (*\"SpillRefill\"*)";
+        let found = check(
+            &base,
+            &["MUFU.EX2 R0, R1", spill, refill, "FADD R2, R0, R1", "EXIT"],
+            DiffKind::SpillsChanged,
+        );
+        assert_eq!((found.a_spills, found.b_spills), (0, 2));
+        // A local array is no spill.
+        check(&base, &["MUFU.EX2 R0, R1", "STL [R3], R2", "FADD R2, R0, R1", "EXIT"], DiffKind::Changed);
     }
 
     #[test]
-    fn registers_predicates_targets_and_reuse_are_renamed_away() {
-        let f = function(&["@!UP3 LDG.E R26.reuse, desc[UR4][R8.64+0x4] ", "EXIT"]);
-        assert_eq!(shape(&f.instructions[0]), "@!UP LDG.E R desc[UR][R.64+0x4]");
+    fn changed_control_fields_are_told() {
+        let found = check(
+            &[&format!("NOP # {LOW} 000e300000000800"), "EXIT"],
+            &[&format!("NOP # {LOW} 000fe20000000800"), "EXIT"],
+            DiffKind::ControlOnly,
+        );
+        let line = &found.alignment[0];
+        assert!(line.mark == "c" && line.text.contains("->"), "{line:?}");
     }
 }

@@ -1,0 +1,33 @@
+//! `kbt sass lint`.
+
+use super::input::InputArgs;
+use crate::output::{Failure, Format, Outcome, print};
+use kbt_sass::outcome::LintOutcome;
+use kbt_sass::{LintRule, metrics};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(clap::Args)]
+pub(super) struct LintArgs {
+    /// A listing, cubin, fatbin, executable or PTX file; `-` is standard input. PTX shows most: its fences,
+    /// handoffs and what ptxas remarks are looked at beside the machine code.
+    file: PathBuf,
+    #[command(flatten)]
+    input: InputArgs,
+    /// Rules that may be broken: spill-in-loop, spill, local-array-in-loop, dynamic-index, wgmma-serialised,
+    /// missing-proxy-fence, handoff-short, register-budget-ignored.
+    #[arg(long, value_name = "RULE", value_delimiter = ',')]
+    allow: Vec<LintRule>,
+    /// How to print.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+pub(super) fn run(args: LintArgs) -> Outcome {
+    let (listing, loaded) = super::listing(&args.file, &args.input)?;
+    super::whole(&args.file, &listing)?;
+    let findings = kbt_sass::lint(&listing);
+    let outcome = LintOutcome::new(findings, loaded.lint()?, &args.allow, metrics::provenance(&listing));
+    print(args.format, &outcome, LintOutcome::render_text)?;
+    if outcome.findings.is_empty() { Ok(ExitCode::SUCCESS) } else { Err(Failure::Gate) }
+}
