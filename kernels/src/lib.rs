@@ -11,4 +11,5 @@ pub mod attention;
 )]
 mod bindings;
 pub mod cache;
+pub mod convert;
 pub mod variant;

@@ -5,7 +5,7 @@
 
 use crate::format::{Conversion, Format};
 
-/// How the group's scale is found and applied; the names of the header's `Form`.
+/// How the group's scale is found and applied; the first four by the names of the header's `Form`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Form {
     /// Elements are p; divided by p_max / 6.
@@ -16,11 +16,14 @@ pub enum Form {
     Log2,
     /// Elements are scores; argument and scale come from one multiply-add.
     Log2Fused,
+    /// Elements are scores; the scale is exp2 of the greatest one's argument, and p is divided by it. SageAttention3's
+    /// (softmax_fused.h at d1a57a5); in kbt/quant_published.cuh, not in the header's `Form`.
+    TwoLevel,
 }
 
 impl Form {
-    /// Every form, in the order of the header.
-    pub const ALL: [Self; 4] = [Self::Linear, Self::LinearRcp, Self::Log2, Self::Log2Fused];
+    /// Every form, those of the header's `Form` first and in its order.
+    pub const ALL: [Self; 5] = [Self::Linear, Self::LinearRcp, Self::Log2, Self::Log2Fused, Self::TwoLevel];
 }
 
 /// exp2 and reciprocal: approximate instructions on a GPU, something else elsewhere.
@@ -47,11 +50,15 @@ fn host_rcp(x: f32) -> f32 {
 }
 
 /// The offset that uses the whole range of an e4m3 scale: log2 2688.
-pub const OFFSET_FULL: f32 = 11.392_317;
+pub const OFFSET_FULL: f32 = 11.392_318;
 /// The offset that puts the scale in (0, 1]: log2 6.
 pub const OFFSET_UNIT: f32 = LOG2_OF_6;
 const LOG2_OF_6: f32 = 2.584_962_5;
 const CLAMP: f32 = -100.0;
+/// 2^-126 is the least scale that exp2 does not flush; a masked group has it, and divides zeros by it.
+const LEAST_EXPONENT: f32 = -126.0;
+/// The offset of P without a scale, in e4m3: P reaches 256 of 448.
+pub const OFFSET_FP8: f32 = 8.0;
 
 /// A row's constants: the exp2 argument of a score s is `c * s + bias`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -103,28 +110,51 @@ pub fn quantise_group(
             let b = row.c.mul_add(group_max, row.bias + -LOG2_OF_6).max(CLAMP - LOG2_OF_6);
             (exp2(b), row.bias + -b)
         }
+        Form::TwoLevel => {
+            let b = row.c.mul_add(group_max, row.bias + -LOG2_OF_6).max(LEAST_EXPONENT);
+            let scale = exp2(b);
+            (scale, scale)
+        }
     };
     let scale_code = Conversion::usual(Format::E4m3).encode(unrounded);
     let scale = Format::E4m3.decode(scale_code);
     let to = Conversion::usual(Format::E2m1);
     let mut group = Group { codes: Vec::new(), scale_code, values: Vec::new(), weight: unrounded, psum: 0.0 };
-    if linear {
+    if linear || form == Form::TwoLevel {
         group.weight = 1.0;
     }
     for (i, &x) in elements.iter().enumerate() {
-        let scaled = match form {
-            Form::Linear => x / t,
-            Form::LinearRcp => x * t,
-            Form::Log2 => exp2(x + -t),
-            Form::Log2Fused => exp2(row.c.mul_add(x, t)),
+        let (scaled, term) = match form {
+            Form::Linear => (x / t, x),
+            Form::LinearRcp => (x * t, x),
+            Form::Log2 => same(exp2(x + -t)),
+            Form::Log2Fused => same(exp2(row.c.mul_add(x, t))),
+            Form::TwoLevel => {
+                let p = exp2(row.c.mul_add(x, row.bias));
+                (p / t, p)
+            }
         };
-        let term = if linear { x } else { scaled };
         group.psum = if i == 0 { term } else { group.psum + term };
         let code = to.encode(scaled);
         group.codes.push(code);
         group.values.push(Format::E2m1.decode(code) * scale);
     }
     group
+}
+
+/// The element as it is quantised, which is also what the sum takes.
+const fn same(x: f32) -> (f32, f32) {
+    (x, x)
+}
+
+/// P in e4m3 without a scale, with a fixed offset in the row's bias ([`OFFSET_FP8`] less `c` times the row maximum):
+/// the codes of these scores, and the sum of P before quantisation in their order. Output and sum both carry the
+/// offset. Masked scores are -inf.
+#[must_use]
+pub fn quantise_fixed_offset(scores: &[f32], row: Row, approximations: Approximations) -> (Vec<u16>, f32) {
+    let to = Conversion::usual(Format::E4m3);
+    let p = scores.iter().map(|&s| (approximations.exp2)(row.c.mul_add(s, row.bias)));
+    (p.clone().map(|p| to.encode(p)).collect(), p.reduce(|sum, p| sum + p).unwrap_or(0.0))
 }
 
 #[cfg(test)]
@@ -139,7 +169,7 @@ mod tests {
         let elements: Vec<f32> = match form {
             Form::Linear | Form::LinearRcp => args.iter().map(|a| host_exp2(*a)).collect(),
             Form::Log2 => args,
-            Form::Log2Fused => scores.to_vec(),
+            Form::Log2Fused | Form::TwoLevel => scores.to_vec(),
         };
         let max = elements.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         quantise_group(form, &elements, max, ROW, Approximations::HOST)
@@ -169,5 +199,12 @@ mod tests {
                 assert_eq!(Conversion::usual(Format::Bf16).round(v), v);
             }
         }
+    }
+
+    #[test]
+    fn offsets_are_the_nearest_f32_of_the_logarithms() {
+        assert_eq!(OFFSET_FULL, 2688f64.log2() as f32);
+        assert_eq!(OFFSET_UNIT, 6f64.log2() as f32);
+        assert_eq!(OFFSET_FP8, 256f64.log2() as f32);
     }
 }

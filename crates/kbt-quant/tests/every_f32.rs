@@ -5,9 +5,11 @@
 
 mod cpp_compiler;
 
-use kbt_quant::format::{Conversion, Format, Overflow, runs};
+use kbt_quant::format::{Conversion, Format, Overflow, Rounding, pack_x2, runs};
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 /// The encoder's runs, once a format: a scan takes seconds.
@@ -24,7 +26,7 @@ fn encoder(format: Format) -> &'static str {
 }
 
 fn definition(format: Format) -> String {
-    runs::to_text(&runs::nearest_even(format, Overflow::Saturate).unwrap())
+    runs::to_text(&Conversion::usual(format).definition())
 }
 
 #[test]
@@ -49,23 +51,28 @@ fn fp6_is_its_definition() {
     }
 }
 
+/// The first, a middle and the last input of every run of equal codes.
+fn cut_points(conversion: Conversion) -> Vec<(u32, u16)> {
+    let runs = conversion.definition();
+    let mut points = Vec::with_capacity(3 * runs.len());
+    for (i, run) in runs.iter().enumerate() {
+        let last = runs.get(i + 1).map_or(u32::MAX, |next| next.start - 1);
+        for bits in [run.start, run.start + (last - run.start) / 2, last] {
+            points.push((bits, run.code));
+        }
+    }
+    points
+}
+
 #[test]
-fn wide_formats_and_unsaturated_ones_are_their_definition_at_every_cut_point() {
-    for (format, overflow) in [
-        (Format::Bf16, Overflow::Special),
-        (Format::F16, Overflow::Special),
-        (Format::F16, Overflow::Saturate),
-        (Format::E4m3, Overflow::Special),
-        (Format::E5m2, Overflow::Special),
-    ] {
-        let conversion = Conversion { overflow, ..Conversion::usual(format) };
-        let expected = runs::nearest_even(format, overflow).unwrap();
-        for (i, run) in expected.iter().enumerate() {
-            let last = expected.get(i + 1).map_or(u32::MAX, |next| next.start - 1);
-            for bits in [run.start, run.start + (last - run.start) / 2, last] {
-                let code = conversion.encode(f32::from_bits(bits));
-                assert_eq!(code, run.code, "{format} {overflow:?} of {bits:08x}");
-            }
+fn every_conversion_that_ptx_has_is_its_definition_at_every_cut_point() {
+    let all: Vec<Conversion> = Conversion::all().collect();
+    // 4 of each FP4, FP6 and FP8 format, 6 of ue8m0, 10 of bf16 and of f16.
+    assert_eq!(all.len(), 5 * 4 + 6 + 2 * 10);
+    for conversion in all {
+        for (bits, code) in cut_points(conversion) {
+            let got = conversion.encode(f32::from_bits(bits));
+            assert_eq!(got, code, "{conversion:?} of {bits:08x}: {got:x}, not {code:x}");
         }
     }
 }
@@ -113,5 +120,58 @@ fn nvidias_host_functions_convert_every_f32_alike() {
     for format in [Format::E2m1, Format::E4m3, Format::E5m2] {
         let name = format!("nvidia-{format}");
         assert_eq!(cpp(&["-DWITH_CUDA_HEADERS"], &[&own, &toolkit], &name), definition(format), "{format}");
+    }
+}
+
+/// Whether NVIDIA's headers convert so on the host: they have no relu, and of bf16 and f16 no saturation.
+fn nvidia_has(conversion: Conversion) -> bool {
+    !conversion.relu
+        && match conversion.format {
+            Format::Bf16 | Format::F16 => conversion.overflow == Overflow::Special,
+            Format::Ue8m0 => conversion.rounding != Rounding::Rn,
+            _ => true,
+        }
+}
+
+#[test]
+fn nvidias_host_functions_agree_at_every_cut_point_in_every_mode_and_packed() {
+    let Some(cuda) = std::env::var_os("KBT_CUDA").map(PathBuf::from) else {
+        eprintln!("SKIPPED: KBT_CUDA names no CUDA toolkit, so its host functions were not compared");
+        return;
+    };
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cpp/nvidia.cpp");
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("nvidia");
+    let mut command = cpp_compiler::command();
+    command.args(["-std=c++17", "-O2", "-w", "-I"]).arg(cuda.join("include"));
+    let built = command.arg(&source).arg("-o").arg(&program).output().unwrap();
+    assert!(built.status.success(), "{command:?}: {}", String::from_utf8_lossy(&built.stderr));
+    for conversion in Conversion::all().filter(|c| nvidia_has(*c)) {
+        let points = cut_points(conversion);
+        let pack = |hi, lo| pack_x2(conversion.format, hi, lo).unwrap_or(0);
+        let (mut input, mut expected) = (String::new(), String::new());
+        // Each point with the next, so that either half of a pair sees every point.
+        for (i, &(hi, hi_code)) in points.iter().enumerate() {
+            let (lo, lo_code) = points[(i + 1) % points.len()];
+            writeln!(input, "{hi:08x} {lo:08x}").unwrap();
+            writeln!(expected, "{hi_code:x} {lo_code:x} {:x}", pack(hi_code, lo_code)).unwrap();
+        }
+        let saturation = if conversion.overflow == Overflow::Saturate { "sat" } else { "nosat" };
+        let mut child = Command::new(&program)
+            .args([conversion.format.as_str(), conversion.rounding.as_str(), saturation])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let text = input.clone();
+        let writer = std::thread::spawn(move || stdin.write_all(text.as_bytes()));
+        let output = child.wait_with_output().unwrap();
+        writer.join().unwrap().unwrap();
+        assert!(output.status.success(), "{conversion:?}");
+        let output = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.lines().count(), points.len(), "{conversion:?}");
+        for ((theirs, ours), at) in output.lines().zip(expected.lines()).zip(input.lines()) {
+            assert_eq!(theirs, ours, "{conversion:?} of {at}");
+        }
     }
 }

@@ -4,7 +4,9 @@
 
 mod cpp_compiler;
 
-use kbt_quant::attention::{Approximations, Form, OFFSET_FULL, OFFSET_UNIT, Row, quantise_group};
+use kbt_quant::attention::{
+    Approximations, Form, OFFSET_FP8, OFFSET_FULL, OFFSET_UNIT, Row, quantise_fixed_offset, quantise_group,
+};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -45,10 +47,10 @@ fn scores(case: u64, row: Row) -> [f32; 16] {
     })
 }
 
-#[test]
-fn every_form_is_the_header_bit_by_bit() {
+/// Builds `tests/cpp/quantise_p.cpp` under a name of the test's own.
+fn build(name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("quantise-p");
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut compiler = cpp_compiler::command();
     let built = compiler
         .args(["-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-I"])
@@ -59,7 +61,55 @@ fn every_form_is_the_header_bit_by_bit() {
         .output()
         .unwrap();
     assert!(built.status.success(), "{compiler:?}: {}", String::from_utf8_lossy(&built.stderr));
+    program
+}
 
+fn run(program: &Path, input: String) -> String {
+    let mut child = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    assert!(output.status.success(), "{}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn bits(x: f32) -> String {
+    format!("{:08x}", x.to_bits())
+}
+
+fn line(xs: &[f32]) -> String {
+    xs.iter().map(|x| bits(*x)).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_offsets_are_the_headers() {
+    let output = Command::new(build("quantise-p-offsets")).arg("offsets").output().unwrap();
+    let expected = [OFFSET_UNIT, OFFSET_FULL, OFFSET_FP8].map(bits).join(" ");
+    assert_eq!(String::from_utf8(output.stdout).unwrap().trim_end(), expected);
+}
+
+#[test]
+fn the_fixed_offset_is_the_header_bit_by_bit() {
+    let (mut input, mut expected) = (String::new(), String::new());
+    for case in 0..6000u64 {
+        let row = Row { c: 0.02 + unit(case ^ 0xabcd) * 0.5, bias: OFFSET_FP8 - unit(case) * 30.0 };
+        let scores = scores(case, row);
+        writeln!(input, "-1 0 {} {} {}", bits(row.c), bits(row.bias), line(&scores)).unwrap();
+        let (codes, sum) = quantise_fixed_offset(&scores, row, Approximations::HOST);
+        let codes: String = codes.iter().map(|c| format!("{c:02x}")).collect();
+        writeln!(expected, "{codes} {}", bits(sum)).unwrap();
+    }
+    let output = run(&build("quantise-p-fixed"), input);
+    for (case, (theirs, ours)) in output.lines().zip(expected.lines()).enumerate() {
+        assert_eq!(theirs, ours, "case {case}");
+    }
+    assert_eq!(output.lines().count(), expected.lines().count());
+}
+
+#[test]
+fn every_form_is_the_header_bit_by_bit() {
+    let program = build("quantise-p");
     let (mut input, mut expected) = (String::new(), String::new());
     let exp2 = Approximations::HOST.exp2;
     for case in 0..6000u64 {
@@ -72,13 +122,11 @@ fn every_form_is_the_header_bit_by_bit() {
                 match form {
                     Form::Linear | Form::LinearRcp => exp2(arg),
                     Form::Log2 => arg,
-                    Form::Log2Fused => scores[i],
+                    Form::Log2Fused | Form::TwoLevel => scores[i],
                 }
             });
             let max = elements.iter().copied().fold(f32::NEG_INFINITY, f32::max);
             let group = quantise_group(form, &elements, max, row, Approximations::HOST);
-            let bits = |x: f32| format!("{:08x}", x.to_bits());
-            let line = |xs: &[f32]| xs.iter().map(|x| bits(*x)).collect::<Vec<_>>().join(" ");
             writeln!(input, "{number} {} {} {} {}", bits(max), bits(row.c), bits(row.bias), line(&elements))
                 .unwrap();
             let codes: String = group.codes.iter().map(|c| format!("{c:x}")).collect();
@@ -93,14 +141,10 @@ fn every_form_is_the_header_bit_by_bit() {
             .unwrap();
         }
     }
-    let mut child = Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap().unwrap();
-    let output = String::from_utf8(output.stdout).unwrap();
+    let output = run(&program, input);
     for (i, (theirs, ours)) in output.lines().zip(expected.lines()).enumerate() {
-        assert_eq!(theirs, ours, "case {} form {:?}", i / 4, Form::ALL[i % 4]);
+        let (case, form) = (i / Form::ALL.len(), Form::ALL[i % Form::ALL.len()]);
+        assert_eq!(theirs, ours, "case {case} form {form:?}");
     }
     assert_eq!(output.lines().count(), expected.lines().count());
 }

@@ -35,4 +35,26 @@ mod tests {
         assert_eq!(scale_offset(0, 4, blocks), 512);
         assert_eq!(scale_offset(128, 0, blocks), 1024);
     }
+
+    #[test]
+    fn memory_order_is_the_published_nesting() {
+        // Walking memory byte by byte: row tiles, column tiles, 32 rows, the four quarters of a row tile, four blocks.
+        let (rows, blocks) = (256, 8);
+        let mut byte = 0;
+        for row_tile in 0..2 {
+            for column_tile in 0..2 {
+                for row in 0..32 {
+                    for quarter in 0..4 {
+                        for block in 0..4 {
+                            let at = (row_tile * 128 + quarter * 32 + row, column_tile * 4 + block);
+                            assert_eq!(scale_offset(at.0, at.1, blocks), byte, "{at:?}");
+                            byte += 1;
+                        }
+                    }
+                }
+            }
+        }
+        assert_eq!(byte, scale_storage(rows, blocks));
+        assert_eq!(scale_storage(1, 1), 512, "a tile is never cut");
+    }
 }

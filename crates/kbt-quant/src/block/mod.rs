@@ -5,9 +5,12 @@
 
 mod layout;
 mod rule;
+mod scale;
+mod tensor;
 
 pub use layout::{scale_offset, scale_storage};
 pub use rule::{RuleError, ScaleRule};
+pub use tensor::LengthError;
 
 use crate::format::{Conversion, Format};
 use serde::{Deserialize, Serialize};
@@ -100,9 +103,13 @@ pub struct Quantiser {
 
 impl Quantiser {
     /// A quantiser; `tensor_amax` is the greatest magnitude of the whole tensor, and only rules with two levels use
-    /// it. Fails if the rule is not one of the format's.
+    /// it; 0 is a tensor of zeros, or none known. Fails if the rule is not one of the format's, and on a magnitude that
+    /// is negative or NaN.
     pub fn new(format: BlockFormat, rule: ScaleRule, tensor_amax: f32) -> Result<Self, RuleError> {
         rule.check(format)?;
+        if tensor_amax.is_nan() || tensor_amax < 0.0 {
+            return Err(RuleError::TensorAmax(tensor_amax));
+        }
         Ok(Self { format, rule, tensor_amax })
     }
 
@@ -115,19 +122,13 @@ impl Quantiser {
     /// Quantises one block, or the shorter one at the end of a row: one element code for each of `xs` into `codes`,
     /// and the scale's code as the result.
     pub fn block(&self, xs: &[f32], codes: &mut [u16]) -> u16 {
-        // A NaN anywhere must not be lost: max ignores it.
-        let amax =
-            xs.iter().fold(0.0f32, |m, x| if x.is_nan() || m.is_nan() { f32::NAN } else { m.max(x.abs()) });
-        let (scale, factor) = self.rule.scale(self.format, amax, self.tensor_amax);
+        let (scale, factor) =
+            self.rule.visit(self.format, self.tensor_amax, OneScale { amax: tensor::greatest(xs) });
         let to = Conversion::usual(self.format.element());
-        let mut scaled = [0.0f32; 32];
-        for (xs, codes) in xs.chunks(32).zip(codes.chunks_mut(32)) {
-            for (y, x) in scaled.iter_mut().zip(xs) {
-                *y = factor.apply(*x);
-            }
-            to.encode_all(&scaled[..xs.len()], codes);
+        for (code, x) in codes.iter_mut().zip(xs) {
+            *code = to.encode(x * factor);
         }
-        scale
+        u16::from(scale)
     }
 
     /// The value that an element code and a scale code stand for.
@@ -135,6 +136,19 @@ impl Quantiser {
     pub fn dequantise(&self, scale: u16, code: u16) -> f32 {
         let product = self.format.element().decode(code) * self.format.scale().decode(scale);
         product * self.rule.tensor_factor(self.tensor_amax)
+    }
+}
+
+/// Finds the scale of one block.
+struct OneScale {
+    amax: f32,
+}
+
+impl scale::WithScale for OneScale {
+    type Output = (u8, f32);
+
+    fn with<S: scale::Scale>(self, scale: S) -> (u8, f32) {
+        scale.of(self.amax)
     }
 }
 
@@ -210,5 +224,49 @@ mod tests {
             Quantiser::new(BlockFormat::Mxfp4, ScaleRule::TransformerEngine, 1.0).unwrap_err().to_string();
         assert!(error.contains("floor, round-up"), "{error}");
         assert!("fp4".parse::<BlockFormat>().unwrap_err().to_string().contains("nvfp4"));
+    }
+
+    #[test]
+    fn an_infinite_or_greatest_element_saturates_and_nothing_panics() {
+        for format in BlockFormat::ALL {
+            for rule in ScaleRule::ALL.into_iter().filter(|r| r.check(format).is_ok()) {
+                for x in [f32::INFINITY, f32::MAX, f32::MIN_POSITIVE, f32::from_bits(1)] {
+                    for tensor_amax in [0.0, f32::MIN_POSITIVE, f32::MAX] {
+                        let mut xs = vec![0.0; format.elements()];
+                        xs[1] = -x;
+                        let (scale, codes) = quantise(format, rule, tensor_amax, &xs);
+                        let context = format!("{format} {rule} {x:e} of {tensor_amax:e}");
+                        assert!(!format.scale().decode(scale).is_nan(), "{context}");
+                        assert!(format.element().decode(codes[1]) <= 0.0, "{context}: {:x}", codes[1]);
+                    }
+                }
+            }
+        }
+        let bad = Quantiser::new(BlockFormat::Nvfp4, ScaleRule::TransformerEngine, f32::NAN);
+        assert!(bad.unwrap_err().to_string().contains("NaN"));
+    }
+
+    #[test]
+    fn a_power_of_two_scale_is_the_definition_of_its_rule() {
+        // OCP: the exponent of the greatest element becomes that of the format's maximum. Rounding up: the least power
+        // of two under which the greatest element does not exceed the format's maximum.
+        for format in BlockFormat::ALL.into_iter().filter(|f| f.scale() == Format::Ue8m0) {
+            let max = f64::from(format.element().max());
+            for i in 0..4000u32 {
+                let amax = f32::from_bits(0x2000_0000 + i * 0x0004_0001 + i * i);
+                let mut xs = vec![0.0; format.elements()];
+                xs[7] = amax;
+                let power = |rule| {
+                    let (scale, _) = quantise(format, rule, 0.0, &xs);
+                    f64::from(format.scale().decode(scale))
+                };
+                let floor = f64::from(amax).log2().floor().exp2() / max.log2().floor().exp2();
+                assert_eq!(power(ScaleRule::Floor), floor, "{format} {amax:e}");
+                let up = power(ScaleRule::RoundUp);
+                // amax / max is rounded to f32 before its exponent is taken.
+                let fits = |p: f64| f64::from((f64::from(amax) / max) as f32) <= p;
+                assert!(fits(up) && !fits(up / 2.0), "{format} {amax:e}: {up:e}");
+            }
+        }
     }
 }

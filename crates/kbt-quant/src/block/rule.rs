@@ -1,7 +1,7 @@
-//! How a block's scale is found, as the libraries do it, operation by operation.
+//! The scale rules: their names, which formats have them. Their arithmetic is in `scale`.
 
 use super::BlockFormat;
-use crate::format::{Conversion, Format, Rounding};
+use super::scale::encode_scale;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -28,16 +28,22 @@ pub enum ScaleRule {
 }
 
 /// A rule or format that is unknown, or a rule that the format does not have.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RuleError {
     /// No such rule.
     #[error(
-        "`{0}` is no scale rule; accepted: te, flashinfer, flashinfer-exact, torchao, sage3, floor, round-up"
+        "`{0}` is no scale rule; accepted: te (transformer-engine, flashinfer-exact), flashinfer, torchao, sage3, \
+         floor (ocp-floor), round-up (rceil)"
     )]
     Rule(String),
     /// No such block format.
     #[error("`{0}` is no block format; accepted: nvfp4, mxfp4, mxfp6-e2m3, mxfp6-e3m2, mxfp8, mxfp8-e5m2")]
     Format(String),
+    /// A greatest magnitude that none is.
+    #[error(
+        "the tensor's greatest magnitude cannot be {0}; accepted: a number from 0 up, 0 for no tensor scale"
+    )]
+    TensorAmax(f32),
     /// The format has other rules.
     #[error("{format} has no scale rule `{rule}`; accepted: {accepted}")]
     Mismatch {
@@ -48,25 +54,6 @@ pub enum RuleError {
         /// What the format has.
         accepted: &'static str,
     },
-}
-
-/// What elements are multiplied by.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Factor {
-    /// An f32 product, rounded.
-    Single(f32),
-    /// A power of two, exact also where it is no normal f32.
-    Power(i32),
-}
-
-impl Factor {
-    #[inline]
-    pub(super) fn apply(self, x: f32) -> f32 {
-        match self {
-            Self::Single(factor) => x * factor,
-            Self::Power(k) => (f64::from(x) * f64::from(k).exp2()) as f32,
-        }
-    }
 }
 
 impl ScaleRule {
@@ -103,57 +90,6 @@ impl ScaleRule {
         if fits { Ok(()) } else { Err(RuleError::Mismatch { format, rule: self, accepted }) }
     }
 
-    /// The scale's code and the factor for elements.
-    pub(super) fn scale(self, format: BlockFormat, amax: f32, tensor_amax: f32) -> (u16, Factor) {
-        let e4m3 = Conversion::usual(Format::E4m3);
-        let sixth = 1.0f32 / 6.0;
-        match self {
-            Self::TransformerEngine => {
-                let encode = encode_scale(tensor_amax);
-                let code = e4m3.encode(amax * (encode * sixth));
-                let factor = (1.0 / (Format::E4m3.decode(code) * (1.0 / encode))).min(f32::MAX);
-                (code, Factor::Single(factor))
-            }
-            Self::Flashinfer if format == BlockFormat::Nvfp4 => {
-                let encode = encode_scale(tensor_amax);
-                let code = e4m3.encode(encode * (amax * sixth));
-                let scale = Format::E4m3.decode(code);
-                let factor = if scale == 0.0 { 0.0 } else { 1.0 / (scale * (1.0 / encode)) };
-                (code, Factor::Single(factor))
-            }
-            Self::Torchao => {
-                let tensor = if tensor_amax > 0.0 { tensor_amax / 2688.0 } else { 1.0 };
-                let wanted = amax / 6.0 / tensor;
-                // Not f32::clamp, which is the same but for NaN kept: so does torch.
-                let code =
-                    e4m3.encode(if wanted.is_nan() { wanted } else { wanted.clamp(2f32.powi(-6), 448.0) });
-                (code, Factor::Single(1.0 / tensor / Format::E4m3.decode(code)))
-            }
-            Self::Sage3 => {
-                let code = e4m3.encode(amax / 6.0);
-                let scale = Format::E4m3.decode(code);
-                (code, Factor::Single(if scale == 0.0 { 0.0 } else { 1.0 / scale }))
-            }
-            Self::Floor => {
-                let top = f64::from(format.element().max()).log2().floor() as i32;
-                let code = if amax.is_nan() {
-                    0xff
-                } else if amax == 0.0 {
-                    0
-                } else {
-                    (f64::from(amax).log2().floor() as i32 - top + 127).clamp(0, 0xfe) as u16
-                };
-                (code, Factor::Power(127 - i32::from(code)))
-            }
-            Self::Flashinfer | Self::RoundUp => {
-                let up = Conversion { rounding: Rounding::Rp, ..Conversion::usual(Format::Ue8m0) };
-                let max = format.element().max();
-                let code = up.encode(if self == Self::RoundUp { amax / max } else { amax * (1.0 / max) });
-                (code, Factor::Power(127 - i32::from(code)))
-            }
-        }
-    }
-
     /// What a dequantised product is multiplied by for the tensor's scale.
     pub(super) fn tensor_factor(self, tensor_amax: f32) -> f32 {
         match self {
@@ -164,11 +100,13 @@ impl ScaleRule {
     }
 }
 
-/// 448 * 6 / amax; 1 for a tensor of zeros, or where none is given.
-fn encode_scale(tensor_amax: f32) -> f32 {
-    let scale = (2688.0 / tensor_amax).min(f32::MAX);
-    if tensor_amax == 0.0 || scale == 0.0 { 1.0 } else { scale }
-}
+/// Names that others use. flashinfer's exact path is TransformerEngine's rule.
+const OTHER_NAMES: [(&str, ScaleRule); 4] = [
+    ("transformer-engine", ScaleRule::TransformerEngine),
+    ("flashinfer-exact", ScaleRule::TransformerEngine),
+    ("ocp-floor", ScaleRule::Floor),
+    ("rceil", ScaleRule::RoundUp),
+];
 
 impl fmt::Display for ScaleRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -180,10 +118,9 @@ impl FromStr for ScaleRule {
     type Err = RuleError;
 
     fn from_str(text: &str) -> Result<Self, RuleError> {
-        // flashinfer's exact path is TransformerEngine's rule.
-        if text == "flashinfer-exact" {
-            return Ok(Self::TransformerEngine);
-        }
-        Self::ALL.into_iter().find(|r| r.as_str() == text).ok_or_else(|| RuleError::Rule(text.to_owned()))
+        let other = OTHER_NAMES.iter().find(|(name, _)| *name == text).map(|(_, rule)| *rule);
+        other
+            .or_else(|| Self::ALL.into_iter().find(|r| r.as_str() == text))
+            .ok_or_else(|| RuleError::Rule(text.to_owned()))
     }
 }

@@ -1,11 +1,15 @@
 //! Number formats of eight bits and fewer, and bf16 and f16: what they are. Conversions live beside.
 
+mod conversion;
 mod decode;
 mod encode;
+mod many;
 mod pack;
+mod ptx;
 pub mod runs;
 
-pub use encode::{Conversion, ConversionError, Overflow, Rounding};
+pub use conversion::{Conversion, ConversionError, Overflow, Rounding};
+pub(crate) use many::{Element, element};
 pub use pack::{PackError, pack_x2, pack_x4, unpack_x2};
 
 use serde::{Deserialize, Serialize};

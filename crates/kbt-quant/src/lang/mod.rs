@@ -134,6 +134,13 @@ impl Op {
         Self::Out,
     ];
 
+    /// Whether program text reads a word as something other than a name that it binds.
+    pub(crate) fn is_name(word: &str) -> bool {
+        const WORDS: [&str; 10] =
+            ["inf", "in", "max", "min", "sub", "layout", "assume", "elem", "group", "row"];
+        Self::NAMED.iter().any(|op| op.name() == word) || WORDS.contains(&word) || word == "const"
+    }
+
     /// Operands it takes; `None` for the root.
     #[must_use]
     pub const fn arity(self) -> Option<usize> {

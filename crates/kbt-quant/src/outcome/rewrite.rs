@@ -2,6 +2,7 @@
 
 use super::SCHEMA;
 use crate::cost::Cost;
+use crate::emit;
 use crate::rewrite::{Candidate, Priced, Refusal, Replay, Search};
 use kbt_evidence::Provenance;
 use serde::{Deserialize, Serialize};
@@ -52,6 +53,9 @@ pub struct CandidateOutcome {
     pub guards: Vec<String>,
     /// The bit-level comparison with the baseline.
     pub replay: Replay,
+    /// CUDA C++ for it, device and host, where it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cuda_source: Option<String>,
     /// How the numbers are known.
     pub provenance: Provenance,
 }
@@ -154,6 +158,7 @@ impl CandidateOutcome {
             rules: candidate.rules.clone(),
             guards: candidate.guards.clone(),
             replay: candidate.replay.clone(),
+            cuda_source: None,
             provenance: p.provenance,
         }
     }
@@ -218,6 +223,15 @@ impl RewriteOutcome {
         }
     }
 
+    /// Gives every candidate its CUDA source.
+    #[must_use]
+    pub fn with_cuda(mut self, search: &Search) -> Self {
+        for (outcome, candidate) in self.candidates.iter_mut().zip(&search.candidates) {
+            outcome.cuda_source = Some(emit::cuda(&candidate.priced.program, &self.name, &candidate.guards));
+        }
+        self
+    }
+
     /// The share of the baseline's busiest-pipe cycles that the best candidate saves; 0 where there is none.
     #[must_use]
     pub fn gain(&self) -> f64 {
@@ -269,7 +283,7 @@ impl RewriteOutcome {
                 r.differing_count,
                 r.codes_count,
                 r.explained_count,
-                r.wrong.len()
+                r.wrong_count
             );
         }
         let bound = &self.lower_bound;

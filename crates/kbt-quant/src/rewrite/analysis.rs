@@ -7,7 +7,7 @@ use super::interval::Interval;
 use super::node::ENode;
 use super::rules::Need;
 use crate::lang::eval::{self, Extent};
-use crate::lang::{Op, Program, Shape};
+use crate::lang::{Layout, Op, Program, Shape};
 use egg::{Analysis, DidMerge, EGraph, Id, Language};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -62,6 +62,11 @@ impl Facts {
             refused: BTreeSet::new(),
             mismatches: Vec::new(),
         }
+    }
+
+    /// How elements lie over threads.
+    pub(super) fn layout(&self) -> Layout {
+        self.program.layout
     }
 
     fn compare(&mut self, a: &Data, b: &Data) {
@@ -176,5 +181,41 @@ impl Analysis<ENode> for Facts {
             let number = egraph.add(ENode::new(Op::Num(value.to_bits()), []));
             egraph.union_trusted(id, number, "fold-constants");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// s and t on two samples each, and whether a union of the two terms is noticed.
+    fn check(make: fn(&mut Graph, Id, Id) -> (Id, Id), noticed: bool) {
+        let text = "layout group=1 row=2\nelem s in [0, 1]\nelem t in [0, 1]\nout y = s + t";
+        let program: Program = text.parse().unwrap();
+        let extent = Extent::new(program.layout, 2);
+        let samples = vec![vec![vec![0.25, 0.75], vec![0.5, 1.0]], vec![vec![0.125, 0.0], vec![0.0, 0.5]]];
+        let mut graph = Graph::new(Facts::new(program, extent, samples)).with_explanations_enabled();
+        let s = graph.add(ENode::new(Op::Input(0), []));
+        let t = graph.add(ENode::new(Op::Input(1), []));
+        let (a, b) = make(&mut graph, s, t);
+        graph.union_trusted(a, b, "a rule");
+        graph.rebuild();
+        assert_eq!(!graph.analysis.mismatches.is_empty(), noticed, "{:?}", graph.analysis.mismatches);
+    }
+
+    #[test]
+    fn a_union_of_terms_that_differ_on_any_sample_is_noticed() {
+        check(|g, s, t| (g.add(ENode::new(Op::Add, [s, t])), g.add(ENode::new(Op::Add, [t, s]))), false);
+        check(|g, s, t| (g.add(ENode::new(Op::Add, [s, t])), g.add(ENode::new(Op::Mul, [t, s]))), true);
+        // Equal but for one element of one sample.
+        check(|g, s, t| (g.add(ENode::new(Op::Max, [s, t])), t), true);
+        // A union deep in a term makes the terms above it equal too.
+        check(
+            |g, s, t| {
+                let (a, b) = (g.add(ENode::new(Op::Exp2, [s])), g.add(ENode::new(Op::Exp2, [t])));
+                (g.add(ENode::new(Op::Neg, [a])), g.add(ENode::new(Op::Neg, [b])))
+            },
+            true,
+        );
     }
 }

@@ -82,6 +82,12 @@ fn exhaustive_search_agrees_on_small_random_graphs() {
         let brute = brute_force(&problem);
         let found = problem.solve(&[], None, 100_000);
         assert!(found.complete);
+        // A relaxation is below every program, also where the search itself gives up at once.
+        for bound in [found.bound, problem.solve(&[], None, 1).bound] {
+            if let Some(brute) = brute {
+                assert!(!brute.beats(&bound), "{brute:?} beats the bound {bound:?}");
+            }
+        }
         match (brute, found.best) {
             (None, None) => {}
             (Some(a), Some(b)) => assert!(!a.beats(&b.key) && !b.key.beats(&a), "{a:?} {:?}", b.key),

@@ -27,12 +27,14 @@ pub(super) struct Saturated {
     inputs: Vec<Input>,
 }
 
-/// Groups in a sampled row.
-const GROUPS: usize = 3;
+/// Groups in a sampled row: a few, more where groups are small.
+fn groups(program: &Program) -> usize {
+    (16 / program.layout.group as usize).max(3)
+}
 
 /// Applies the rules to the program until nothing is new or a limit is met.
 pub(super) fn saturate(program: &Program, limits: &Limits) -> Result<Saturated, SearchError> {
-    let extent = Extent::new(program.layout, GROUPS);
+    let extent = Extent::new(program.layout, groups(program));
     let mut rng = Rng::new(0x6b62_7421);
     // Several of each kind: a constant has one value a sample, and both its signs should occur.
     let samples = [Mask::None, Mask::Some, Mask::None, Mask::Some, Mask::None, Mask::None]
@@ -306,10 +308,12 @@ fn negatives(egraph: &Graph) -> HashMap<Id, Vec<Id>> {
     found
 }
 
-/// The smallest terms of classes that cost nothing to have: inputs, numbers, and what is computed once.
+/// The smallest terms of classes that cost nothing to have: inputs, numbers, what is computed once, and the negative of
+/// any of these, a sign being a modifier of the operand.
 fn free_terms(egraph: &Graph) -> HashMap<Id, ENode> {
     smallest_terms(egraph, |node, shape| {
-        matches!(node.op, Op::Input(_) | Op::Num(_)) || (shape == Shape::Const && node.op != Op::Out)
+        matches!(node.op, Op::Input(_) | Op::Num(_) | Op::Neg)
+            || (shape == Shape::Const && node.op != Op::Out)
     })
 }
 

@@ -14,10 +14,10 @@ pub(super) const HUGE: f64 = f32::MAX as f64;
 
 /// An interval, and whether NaN is possible besides.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Interval {
-    pub(super) lo: f64,
-    pub(super) hi: f64,
-    pub(super) nan: bool,
+pub(crate) struct Interval {
+    pub(crate) lo: f64,
+    pub(crate) hi: f64,
+    pub(crate) nan: bool,
 }
 
 impl fmt::Display for Interval {
@@ -30,7 +30,7 @@ impl fmt::Display for Interval {
 impl Interval {
     pub(super) const ALL: Self = Self { lo: f64::NEG_INFINITY, hi: f64::INFINITY, nan: true };
 
-    pub(super) fn from_range(range: Range) -> Self {
+    pub(crate) fn from_range(range: Range) -> Self {
         Self { lo: range.lo, hi: range.hi, nan: false }
     }
 
@@ -54,7 +54,7 @@ impl Interval {
     }
 
     /// What both say together.
-    pub(super) fn meet(self, other: Self) -> Self {
+    pub(crate) fn meet(self, other: Self) -> Self {
         let (lo, hi) = (self.lo.max(other.lo), self.hi.min(other.hi));
         // Rounding in the bounds' own arithmetic may cross them by an ulp.
         let (lo, hi) = if lo <= hi { (lo, hi) } else { (hi, lo) };
@@ -139,7 +139,7 @@ impl Interval {
     }
 
     /// The interval of an operation's result.
-    pub(super) fn of(op: Op, args: &[Self], layout: Layout) -> Self {
+    pub(crate) fn of(op: Op, args: &[Self], layout: Layout) -> Self {
         let x = args.first().copied().unwrap_or(Self::ALL);
         let y = args.get(1).copied().unwrap_or(Self::ALL);
         let z = args.get(2).copied().unwrap_or(Self::ALL);

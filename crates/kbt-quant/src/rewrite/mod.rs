@@ -6,7 +6,8 @@
 mod analysis;
 mod extract;
 mod graph;
-mod interval;
+pub(crate) mod interval;
+mod need;
 mod node;
 mod replay;
 mod rules;
@@ -28,7 +29,8 @@ pub struct Limits {
     pub iterations: usize,
     /// Terms in the graph.
     pub nodes: usize,
-    /// Time for rule application.
+    /// Time for rule application: for programs out of all proportion. What is found must not depend on how busy the
+    /// machine is, so the limits above stop a search long before.
     pub time: Duration,
     /// Steps of one extraction.
     pub steps: usize,
@@ -38,7 +40,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { iterations: 16, nodes: 4000, time: Duration::from_secs(1), steps: 20_000, candidates: 5 }
+        Self { iterations: 16, nodes: 4000, time: Duration::from_secs(30), steps: 20_000, candidates: 5 }
     }
 }
 

@@ -10,6 +10,7 @@ use crate::lang::eval::{Extent, Tracked, conversion};
 use crate::lang::{Op, Program, Shape};
 use kbt_evidence::Provenance;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// What the comparison found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -26,8 +27,14 @@ pub struct Replay {
     pub explained_count: usize,
     /// Outputs that are not codes, compared within the error bounds.
     pub values_count: usize,
-    /// What is wrong, with the inputs' row; at most a few.
+    /// Codes and values that no error bound explains.
+    #[serde(default)]
+    pub wrong_count: usize,
+    /// The first of them, with the inputs' row.
     pub wrong: Vec<String>,
+    /// Rows by kind of input. A kind that is missing has no inputs on which the assumptions hold.
+    #[serde(default)]
+    pub kinds: BTreeMap<String, usize>,
     /// How the counts are known.
     pub provenance: Provenance,
 }
@@ -41,7 +48,9 @@ impl Replay {
             differing_count: 0,
             explained_count: 0,
             values_count: 0,
+            wrong_count: 0,
             wrong: Vec::new(),
+            kinds: BTreeMap::new(),
             provenance: Provenance::modelled(
                 "f32 evaluation of both programs; exp2, log2 and rcp correctly rounded, where a GPU's are approximate \
                  within the error bounds used",
@@ -52,16 +61,30 @@ impl Replay {
     /// Whether every difference is explained.
     #[must_use]
     pub fn holds(&self) -> bool {
-        self.wrong.is_empty()
+        self.wrong_count == 0 && self.wrong.is_empty()
     }
 }
 
-const GROUPS: usize = 2;
+/// Groups in a row: two, more where groups are small.
+fn groups(program: &Program) -> usize {
+    (32 / program.layout.group as usize).max(2)
+}
+
+const fn kind(size: Size, mask: Mask) -> &'static str {
+    match (size, mask) {
+        (Size::Usual, Mask::None) => "usual",
+        (Size::Usual, Mask::Some) => "usual, partly masked",
+        (_, Mask::All) => "wholly masked",
+        (Size::Huge, Mask::None) => "huge",
+        (Size::Huge, Mask::Some) => "huge, partly masked",
+        (Size::Tiny, _) => "tiny",
+    }
+}
 
 /// Runs both on the same inputs. The programs must have the same inputs and outputs.
 #[must_use]
 pub fn replay(baseline: &Program, candidate: &Program) -> Replay {
-    let extent = Extent::new(baseline.layout, GROUPS);
+    let extent = Extent::new(baseline.layout, groups(baseline));
     let mut report = Replay::new();
     let mut rng = Rng::new(0x7265_706c_6179);
     for (size, mask, rows) in [
@@ -74,7 +97,7 @@ pub fn replay(baseline: &Program, candidate: &Program) -> Replay {
     ] {
         for _ in 0..rows {
             let Some(inputs) = sample::inputs(baseline, extent, size, mask, &mut rng) else { continue };
-            report.row(baseline, candidate, &inputs, extent, &format!("{size:?} {mask:?}"));
+            report.row(baseline, candidate, &inputs, extent, kind(size, mask));
         }
     }
     for _ in 0..6 {
@@ -103,6 +126,7 @@ impl Replay {
             return;
         }
         self.rows_count += 1;
+        *self.kinds.entry(what.to_owned()).or_default() += 1;
         let inputs = tracked(inputs);
         let (left, right) = (a.evaluate(&inputs, extent), b.evaluate(&inputs, extent));
         for ((name, i), (_, j)) in a.outputs.iter().zip(&b.outputs) {
@@ -123,6 +147,7 @@ impl Replay {
                     let apart = (f64::from(x.value) - f64::from(y.value)).abs();
                     same || apart <= x.error + y.error
                 };
+                self.wrong_count += usize::from(!fine);
                 if !fine && self.wrong.len() < 4 {
                     self.wrong.push(format!("{name}[{k}] on {what}: {} became {}", x.value, y.value));
                 }
@@ -253,6 +278,30 @@ mod tests {
         builtin(name).unwrap().parse().unwrap()
     }
 
+    const KINDS: [&str; 8] = [
+        "boundary of code",
+        "boundary of sf",
+        "huge",
+        "huge, partly masked",
+        "tiny",
+        "usual",
+        "usual, partly masked",
+        "wholly masked",
+    ];
+
+    #[test]
+    fn inputs_are_found_where_an_assumption_bounds_an_exponent_from_above() {
+        // Drawn within thousands of zero the argument is far above its bound in nearly every element.
+        let text = "layout group=16 lanes=4 row=128\nelem s in [-inf, 1e30]\nrow b in [-1e30, 1e30]\n\
+                    const c in [2^-20, 2^10]\na = fma(s, c, b)\nassume a in [-inf, 125]\nout code = cvt_e4m3(exp2(a))\n";
+        let program: Program = text.parse().unwrap();
+        let report = replay(&program, &program);
+        assert!(report.holds() && report.differing_count == 0);
+        for kind in ["huge", "huge, partly masked", "usual", "wholly masked", "tiny"] {
+            assert!(report.kinds.contains_key(kind), "{kind}: {:?}", report.kinds);
+        }
+    }
+
     #[test]
     fn the_forms_of_the_quantiser_differ_only_in_ties() {
         let linear = program("softmax-nvfp4-linear");
@@ -261,6 +310,10 @@ mod tests {
             let report = replay(&linear, &program(other));
             assert!(report.holds(), "{other}: {report:?}");
             assert!(report.rows_count > 40 && report.tie_rows_count >= 12, "{report:?}");
+            // Every differing code is explained, and every kind of input was there.
+            assert_eq!(report.differing_count, report.explained_count, "{report:?}");
+            let kinds: Vec<&str> = report.kinds.keys().map(String::as_str).collect();
+            assert_eq!(kinds, KINDS, "{other}");
             differing += report.differing_count;
         }
         assert!(differing > 0, "boundaries that nothing crosses test nothing");
@@ -280,7 +333,7 @@ mod tests {
         ] {
             assert!(text.contains(right), "{right}");
             let report = replay(&linear, &text.replace(right, wrong).parse().unwrap());
-            assert!(!report.holds(), "{wrong}: {report:?}");
+            assert!(!report.holds() && report.wrong_count > 0, "{wrong}: {report:?}");
         }
     }
 

@@ -3,78 +3,11 @@
 //! No rule knows of quantisation or softmax. The log-domain form of a quantiser comes out of several of them.
 
 use super::analysis::{Facts, Graph, Use};
-use super::interval::{HUGE, TINY};
+pub(super) use super::need::Need;
 use super::node::ENode;
 use crate::lang::Shape;
 use egg::{Applier, Id, Pattern, PatternAst, Rewrite, Subst, Symbol, Var};
 use std::fmt;
-
-/// A condition on one variable of a rule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Need {
-    /// No infinity, no NaN.
-    Finite,
-    /// At least the least normal f32, and finite.
-    Positive,
-    /// Its reciprocal neither overflows nor is flushed: in [2^-126, 2^126], either sign.
-    Invertible,
-    /// Its exp2 neither overflows nor is flushed.
-    ExpInRange,
-    /// Never NaN and never plus infinity.
-    BelowInfinity,
-    /// Exists at most once a group (or row); otherwise the rule has no meaning here.
-    AtMost(Shape),
-    /// As [`Self::AtMost`], but once a row exactly or less often is not enough: an element's.
-    Exactly(Shape),
-    /// A constant number.
-    Number,
-    /// Exists less often than the rule's `?a`, so that moving it saves work.
-    RarerThanA,
-}
-
-impl Need {
-    /// Conditions that say where a rule applies at all, rather than whether it is true.
-    const fn is_applicability(self) -> bool {
-        matches!(self, Self::AtMost(_) | Self::Exactly(_) | Self::Number | Self::RarerThanA)
-    }
-
-    /// Whether it holds of `id`; `a` is what the rule's `?a` stands for.
-    fn holds(self, egraph: &Graph, id: Id, a: Option<Id>) -> bool {
-        let data = &egraph[id].data;
-        let i = data.interval;
-        match self {
-            Self::Finite => i.is_finite(),
-            Self::Positive => i.is_finite() && i.lo >= TINY,
-            Self::Invertible => {
-                let inverse = 1.0 / TINY;
-                !i.nan && ((i.lo >= TINY && i.hi <= inverse) || (i.hi <= -TINY && i.lo >= -inverse))
-            }
-            Self::ExpInRange => !i.nan && i.lo >= TINY.log2() && i.hi < HUGE.log2(),
-            Self::BelowInfinity => !i.nan && i.hi <= HUGE,
-            Self::AtMost(shape) => data.shape <= shape,
-            Self::Exactly(shape) => data.shape == shape,
-            Self::Number => data.constant.is_some(),
-            Self::RarerThanA => a.is_some_and(|a| data.shape < egraph[a].data.shape),
-        }
-    }
-}
-
-impl fmt::Display for Need {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Finite => f.write_str("must be finite"),
-            Self::Positive => f.write_str("must be positive and finite"),
-            Self::Invertible => f.write_str("must lie in [2^-126, 2^126], so that its reciprocal exists"),
-            Self::ExpInRange => {
-                f.write_str("must lie in [-126, 128), so that its exp2 neither overflows nor is flushed")
-            }
-            Self::BelowInfinity => f.write_str("must not be +inf or NaN"),
-            Self::AtMost(shape) | Self::Exactly(shape) => write!(f, "must be {shape}"),
-            Self::Number => f.write_str("must be a number"),
-            Self::RarerThanA => f.write_str("must exist less often"),
-        }
-    }
-}
 
 /// One rule.
 #[derive(Debug)]
@@ -110,7 +43,10 @@ const fn inverse(
     Rule { name, from, to, of, needs, says }
 }
 
-use Need::{AtMost, BelowInfinity, Exactly, ExpInRange, Finite, Invertible, Number, Positive, RarerThanA};
+use Need::{
+    AtMost, BelowInfinity, Exactly, ExpInRange, Finite, FiniteTimes, Invertible, NotNegative, Number,
+    Positive, RarerThanA,
+};
 use Shape::{Elem, Group, Row};
 
 /// Every rule.
@@ -214,6 +150,55 @@ pub(super) const RULES: &[Rule] = &[
         "a positive factor keeps the order, adding the same moves the maximum",
     ),
     rule(
+        "group-max-div",
+        "(group_max (div ?a ?b))",
+        "(div (group_max ?a) ?b)",
+        &[("?b", AtMost(Group)), ("?a", Exactly(Elem)), ("?b", Positive)],
+        "a positive divisor keeps the order",
+    ),
+    rule(
+        "group-max-log2",
+        "(group_max (log2 ?a))",
+        "(log2 (group_max ?a))",
+        &[("?a", NotNegative)],
+        "log2 is monotone",
+    ),
+    rule(
+        "row-max-add",
+        "(row_max (add ?a ?b))",
+        "(add (row_max ?a) ?b)",
+        &[("?b", AtMost(Row)), ("?b", RarerThanA), ("?b", Finite)],
+        "adding the same to all moves the maximum by it",
+    ),
+    rule(
+        "row-max-mul",
+        "(row_max (mul ?a ?b))",
+        "(mul (row_max ?a) ?b)",
+        &[("?b", AtMost(Row)), ("?b", RarerThanA), ("?b", Positive)],
+        "a positive factor keeps the order",
+    ),
+    rule(
+        "row-max-div",
+        "(row_max (div ?a ?b))",
+        "(div (row_max ?a) ?b)",
+        &[("?b", AtMost(Row)), ("?b", RarerThanA), ("?b", Positive)],
+        "a positive divisor keeps the order",
+    ),
+    rule(
+        "row-max-fma",
+        "(row_max (fma ?a ?b ?c))",
+        "(fma (row_max ?a) ?b ?c)",
+        &[
+            ("?b", AtMost(Row)),
+            ("?c", AtMost(Row)),
+            ("?b", RarerThanA),
+            ("?c", RarerThanA),
+            ("?b", Positive),
+            ("?c", Finite),
+        ],
+        "a positive factor keeps the order, adding the same moves the maximum",
+    ),
+    rule(
         "row-max-by-groups",
         "(row_max ?a)",
         "(row_max (group_max ?a))",
@@ -242,6 +227,48 @@ pub(super) const RULES: &[Rule] = &[
         &[("?b", AtMost(Row)), ("?b", Finite), ("?a", Finite)],
         "a common factor leaves the sum",
     ),
+    // Factors.
+    rule(
+        "constant-factors",
+        "(mul (mul ?a ?b) ?c)",
+        "(mul ?a (mul ?b ?c))",
+        &[
+            ("?b", RarerThanA),
+            ("?c", RarerThanA),
+            ("?a", FiniteTimes("?b")),
+            ("?b", FiniteTimes("?c")),
+            ("?match", Finite),
+        ],
+        "(a b) c = a (b c)",
+    ),
+    rule(
+        "factor-into-fma",
+        "(mul (add ?a ?b) ?c)",
+        "(fma ?a ?c (mul ?b ?c))",
+        &[("?b", RarerThanA), ("?c", RarerThanA), ("?b", FiniteTimes("?c")), ("?c", Positive)],
+        "(a + b) c = a c + b c",
+    ),
+    rule(
+        "constant-factor-of-fma",
+        "(mul (fma ?a ?b ?c) ?d)",
+        "(fma ?a (mul ?b ?d) (mul ?c ?d))",
+        &[
+            ("?b", RarerThanA),
+            ("?c", RarerThanA),
+            ("?d", RarerThanA),
+            ("?b", FiniteTimes("?d")),
+            ("?c", FiniteTimes("?d")),
+            ("?d", Positive),
+        ],
+        "(a b + c) d = a (b d) + c d",
+    ),
+    rule(
+        "log2-of-product",
+        "(log2 (mul ?a ?b))",
+        "(add (log2 ?a) (log2 ?b))",
+        &[("?b", RarerThanA), ("?a", Positive), ("?b", Positive)],
+        "log2(a b) = log2 a + log2 b",
+    ),
     // Multiply-add.
     rule("fuse", "(add (mul ?a ?b) ?c)", "(fma ?a ?b ?c)", &[], "a b + c in one operation"),
     rule("fuse-neg", "(add (neg (mul ?a ?b)) ?c)", "(fma (neg ?a) ?b ?c)", &[], "c - a b in one operation"),
@@ -267,7 +294,8 @@ struct Guarded {
     needs: Vec<(Option<Var>, Need)>,
     to: Pattern<ENode>,
     of: Option<Var>,
-    a: Option<Var>,
+    /// The variables that needs may name.
+    variables: Vec<(&'static str, Var)>,
 }
 
 impl Applier<ENode, Facts> for Guarded {
@@ -281,15 +309,21 @@ impl Applier<ENode, Facts> for Guarded {
     ) -> Vec<Id> {
         let subject = |var: &Option<Var>| var.and_then(|v| subst.get(v).copied()).unwrap_or(class);
         // Where a rule means nothing there is nothing to refuse.
-        let a = self.a.and_then(|v| subst.get(v).copied());
-        if self.needs.iter().any(|(v, need)| need.is_applicability() && !need.holds(egraph, subject(v), a)) {
+        let look = |name: &str| {
+            self.variables.iter().find(|(n, _)| *n == name).and_then(|(_, v)| subst.get(*v).copied())
+        };
+        if self
+            .needs
+            .iter()
+            .any(|(v, need)| need.is_applicability() && !need.holds(egraph, subject(v), &look))
+        {
             return Vec::new();
         }
         let mut all = true;
         for (var, need) in self.needs.iter().filter(|(_, need)| !need.is_applicability()) {
             let subject = subject(var);
             let used = Use { rule: self.index, need: *need, subject };
-            if need.holds(egraph, subject, a) {
+            if need.holds(egraph, subject, &look) {
                 egraph.analysis.granted.insert(used);
             } else {
                 egraph.analysis.refused.insert(used);
@@ -324,7 +358,9 @@ pub(super) fn rewrites() -> Result<Vec<Rewrite<ENode, Facts>>, String> {
                 .iter()
                 .map(|(name, need)| Ok((if *name == "?match" { None } else { Some(var(name)?) }, *need)))
                 .collect::<Result<_, String>>()?;
-            Rewrite::new(rule.name, from, Guarded { index, needs, to, of, a: Some(var("?a")?) })
+            let names = ["?a", "?b", "?c", "?d"].into_iter();
+            let variables = names.map(|name| Ok((name, var(name)?))).collect::<Result<_, String>>()?;
+            Rewrite::new(rule.name, from, Guarded { index, needs, to, of, variables })
         })
         .collect()
 }

@@ -54,27 +54,33 @@ pub(super) enum Mask {
     All,
 }
 
-fn draw(range: Range, size: Size, rng: &mut Rng) -> f64 {
+/// How often inputs are drawn before giving up, and after how many tries the upper end is halved: programs whose
+/// assumptions bound a sum or product from above are met by smaller inputs, and the lower end stays far out.
+const TRIES: usize = 640;
+const PATIENCE: usize = 32;
+
+fn draw(range: Range, size: Size, tries: usize, rng: &mut Rng) -> f64 {
     let reach = match size {
         Size::Usual => 12.0,
         Size::Huge => 4096.0,
         Size::Tiny => 1.0 / 256.0,
     };
+    let above = reach * f64::exp2(-((tries / PATIENCE) as f64));
     let value = if range.lo > 0.0 {
         // A positive quantity: its magnitude varies, not its distance from zero.
         let lo = range.lo.max(1.0 / 64.0).min(range.hi);
-        let hi = range.hi.min(8.0).max(lo);
+        let hi = range.hi.min(above.min(8.0)).max(lo);
         (lo.log2() + rng.unit() * (hi.log2() - lo.log2())).exp2()
     } else {
         let lo = range.lo.max(-reach).min(range.hi);
-        let hi = range.hi.min(reach).max(lo);
+        let hi = range.hi.min(above).max(lo);
         lo + rng.unit() * (hi - lo)
     };
     // Inputs are f32: round, and stay within the range.
     f64::from(value as f32).clamp(range.lo, range.hi)
 }
 
-/// One set of inputs, or `None` if the assumptions could not be met in a few thousand tries.
+/// One set of inputs, or `None` if the assumptions could not be met in [`TRIES`].
 pub(super) fn inputs(
     program: &Program,
     extent: Extent,
@@ -82,7 +88,7 @@ pub(super) fn inputs(
     mask: Mask,
     rng: &mut Rng,
 ) -> Option<Vec<Vec<f64>>> {
-    for _ in 0..4096 {
+    for tries in 0..TRIES {
         let drawn: Vec<Vec<f64>> = program
             .inputs
             .iter()
@@ -91,7 +97,7 @@ pub(super) fn inputs(
                 let maskable = input.shape == Shape::Elem && input.range.lo == f64::NEG_INFINITY;
                 let group = count / extent.len(Shape::Group).max(1);
                 let lost = rng.below(extent.len(Shape::Group));
-                let mut values: Vec<f64> = (0..count).map(|_| draw(input.range, size, rng)).collect();
+                let mut values: Vec<f64> = (0..count).map(|_| draw(input.range, size, tries, rng)).collect();
                 for (i, value) in values.iter_mut().enumerate() {
                     let masked = match mask {
                         Mask::None => false,

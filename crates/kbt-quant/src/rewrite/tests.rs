@@ -4,11 +4,12 @@ use super::*;
 use crate::cost::CostModel;
 use crate::cost::tests::{hopper, profile};
 use crate::lang::{BUILTIN, Op, Program, builtin};
-use std::time::Instant;
 
 fn find_on(text: &str, device: &kbt_device::DeviceProfile) -> Search {
     let program: Program = text.parse().unwrap();
     let found = search(&program, &CostModel::new(device, program.layout), &Limits::default()).unwrap();
+    let all = || std::iter::once(&found.baseline).chain(found.candidates.iter().map(|c| &c.priced));
+    assert!(all().all(|p| p.chain_cycles.is_finite()), "{:?}", found.baseline);
     assert!(
         found.rejected.is_empty(),
         "{:?}",
@@ -41,9 +42,7 @@ fn assert_log2_form(found: &Search) {
 
 #[test]
 fn the_log2_form_is_found_from_the_linear_one_by_rules_that_know_nothing_of_it() {
-    let start = Instant::now();
     let found = find(builtin(LINEAR).unwrap());
-    assert!(start.elapsed().as_secs_f64() < 2.0, "{:?}", start.elapsed());
     assert_log2_form(&found);
     let best = &found.candidates[0];
     // Several rules together, none of which mentions a quantiser.
@@ -82,6 +81,13 @@ fn names_group_size_scale_format_and_device_do_not_stop_it() {
     }
     let blackwell = profile("test-sm_103a", "sm_103a", &[("ex2.approx.ftz.f32", 32.0)]);
     assert_log2_form(&find_on(text, &blackwell));
+    // The measured H200 and what ptxas says of the targets that it compiles for.
+    for device in ["h200-sxm", "sm_90a", "sm_100a", "sm_103a"] {
+        let device = kbt_device::embedded_profile(device).unwrap().unwrap();
+        assert_log2_form(&find_on(text, &device));
+        assert_log2_form(&find_on(&text.replace("group=16", "group=32"), &device));
+        assert_log2_form(&find_on(&text.replace("cvt_e4m3", "cvt_ue8m0"), &device));
+    }
     assert_log2_form(&find(builtin("softmax-nvfp4-linear-rcp").unwrap()));
     assert_log2_form(&find(builtin("softmax-nvfp4-two-level").unwrap()));
 }
@@ -168,12 +174,12 @@ fn a_maximum_does_not_commute_with_a_negative_factor() {
 }
 
 #[test]
-fn every_built_in_program_is_searched_to_saturation_in_time() {
+fn every_built_in_program_is_searched_to_saturation_in_a_small_graph() {
     for (name, text) in BUILTIN {
-        let start = Instant::now();
         let found = find(text);
         assert!(found.saturated && found.lower_bound.reached, "{name}");
-        assert!(start.elapsed().as_secs_f64() < 2.0, "{name}: {:?}", start.elapsed());
+        // What a search takes follows from these; `benches/rewrite.rs` times it.
+        assert!(found.terms < 1000 && found.iterations <= 12, "{name}: {} {}", found.terms, found.iterations);
         for candidate in &found.candidates {
             assert!(candidate.replay.tie_rows_count > 0, "{name}");
             let again: Program = candidate.priced.program.to_string().parse().unwrap();
@@ -189,6 +195,45 @@ fn a_profile_without_a_rate_the_program_needs_is_refused_by_name() {
     let program: Program = builtin(LINEAR).unwrap().parse().unwrap();
     let error = search(&program, &CostModel::new(&device, program.layout), &Limits::default()).unwrap_err();
     assert!(error.to_string().contains("kbt microbench run --only '^shfl.sync.bfly.b32$'"), "{error}");
+}
+
+#[test]
+fn no_program_of_the_graph_is_below_the_lower_bound() {
+    // Every candidate and every rejected form, on every device, whether or not the extraction was cut off.
+    for (name, text) in BUILTIN {
+        let program: Program = text.parse().unwrap();
+        let device = hopper();
+        let model = CostModel::new(&device, program.layout);
+        let whole = search(&program, &model, &Limits::default()).unwrap();
+        let cut = search(&program, &model, &Limits { steps: 3, ..Limits::default() }).unwrap();
+        assert!(!cut.lower_bound.reached || cut.candidates.is_empty(), "{name}");
+        for bound in [whole.lower_bound, cut.lower_bound] {
+            for candidate in whole.candidates.iter().chain(&whole.rejected) {
+                let cost = candidate.priced.cost;
+                assert!(cost.busiest() >= bound.busiest_cycles - 1e-12, "{name}: {bound:?} {cost:?}");
+            }
+            assert!(whole.baseline.cost.busiest() >= bound.busiest_cycles - 1e-12, "{name}");
+        }
+    }
+}
+
+#[test]
+fn factors_fold_and_reductions_move_under_their_conditions() {
+    let head = "layout group=32 lanes=4 row=128\nelem s in [-100, 100]\nrow m in [-100, 100]\nconst c in [0.1, 10]\n";
+    let found = find(&format!("{head}out y = row_sum(exp2((s - m) * c))\n"));
+    let best = &found.candidates[0];
+    assert_eq!(best.priced.operations["fma"], 1.0, "{}", best.priced.program);
+    assert!(best.rules.iter().any(|r| r == "factor-into-fma"), "{:?}", best.rules);
+    let found = find(&format!("{head}out y = row_max(fma(s, c, m))\nout z = row_max(s)\n"));
+    assert!(found.candidates[0].rules.iter().any(|r| r == "row-max-fma"), "{:?}", found.candidates[0].rules);
+    // Not with a factor of either sign, nor with products that overflow.
+    let found = find(&format!("{head}out y = row_max(s * m)\nout z = row_max(s)\n"));
+    check_refused(&found, "row-max-mul", "m must be positive and finite");
+    let found = find(
+        "layout group=32 lanes=4 row=128\nelem s\nrow m\nconst c in [2, 10]\nd = s - m\n\
+                      assume d in [-100, 100]\nout y = exp2(d * c)\n",
+    );
+    check_refused(&found, "factor-into-fma", "must be finite, and so must its product with the factor");
 }
 
 #[test]

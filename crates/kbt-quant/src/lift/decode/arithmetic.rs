@@ -1,0 +1,158 @@
+//! Arithmetic on f32 and on pairs of f32.
+
+use super::{At, Decoder, Id, register};
+use crate::format::Format;
+use crate::lang::Op;
+use crate::lift::value::Value;
+use kbt_ptx::Instruction;
+
+impl Decoder<'_, '_> {
+    pub(super) fn arithmetic(&mut self, i: &Instruction, at: At) -> Option<()> {
+        let words: Vec<&str> = i.modifiers().collect();
+        let (&kind, rest) = words.split_last()?;
+        let only = |allowed: &[&str]| rest.iter().all(|w| *w == "ftz" || allowed.contains(w));
+        let base = i.base();
+        if kind == "f32x2" && only(&["rn"]) {
+            return self.packed(i, at);
+        }
+        if kind != "f32" {
+            return None;
+        }
+        let r = register(i);
+        let id = match base {
+            "add" | "sub" | "mul" | "fma" | "mad" if only(&["rn"]) => self.plain(i, at, &r)?,
+            "max" | "min" if only(&[]) => self.extreme(i, at, &r)?,
+            "neg" if only(&[]) => {
+                let [a] = self.floats(i, at)?;
+                self.negated(a, at)
+            }
+            "abs" if only(&[]) => {
+                let [a] = self.floats(i, at)?;
+                let b = self.negated(a, at);
+                let id = self.scalar.op(Op::Max, &[a, b], at, &r);
+                // A modifier of the operand in machine code.
+                self.scalar.nodes[id].price.clear();
+                id
+            }
+            "ex2" if only(&["approx"]) => {
+                let [a] = self.floats(i, at)?;
+                self.scalar.op(Op::Exp2, &[a], at, &r)
+            }
+            "lg2" if only(&["approx"]) => {
+                let [a] = self.floats(i, at)?;
+                self.scalar.op(Op::Log2, &[a], at, &r)
+            }
+            "rcp" if only(&["approx"]) => {
+                let [a] = self.floats(i, at)?;
+                self.scalar.op(Op::Rcp, &[a], at, &r)
+            }
+            "rcp" if only(&["rn"]) => {
+                let [a] = self.floats(i, at)?;
+                let one = self.scalar.number(1.0, at);
+                self.scalar.op(Op::Div, &[one, a], at, &r)
+            }
+            "div" if only(&["rn"]) => {
+                let [a, b] = self.floats(i, at)?;
+                self.scalar.op(Op::Div, &[a, b], at, &r)
+            }
+            // Both are a reciprocal and a multiplication in machine code.
+            "div" if only(&["approx", "full"]) => {
+                let [a, b] = self.floats(i, at)?;
+                let inverse = self.scalar.op(Op::Rcp, &[b], at, &r);
+                self.scalar.op(Op::Mul, &[a, inverse], at, &r)
+            }
+            _ => return None,
+        };
+        self.set(i, Value::F32(id));
+        Some(())
+    }
+
+    fn negated(&mut self, a: Id, at: At) -> Id {
+        if let Some(x) = self.scalar.nodes[a].number() {
+            return self.scalar.number(-x, at);
+        }
+        if self.scalar.nodes[a].is(Op::Neg) {
+            return self.scalar.nodes[a].args[0];
+        }
+        self.scalar.op(Op::Neg, &[a], at, "")
+    }
+
+    fn plain(&mut self, i: &Instruction, at: At, r: &str) -> Option<Id> {
+        if matches!(i.base(), "fma" | "mad") {
+            let [a, b, c] = self.floats(i, at)?;
+            return Some(self.fused(a, b, c, at, r));
+        }
+        let [a, b] = self.floats(i, at)?;
+        Some(match i.base() {
+            "add" => self.scalar.op(Op::Add, &[a, b], at, r),
+            "sub" => {
+                let b = self.negated(b, at);
+                self.scalar.op(Op::Add, &[a, b], at, r)
+            }
+            _ => self.scalar.op(Op::Mul, &[a, b], at, r),
+        })
+    }
+
+    /// A multiply-add, or the last of the three instructions that round a value below 7 to e2m1:
+    /// t = max(x, 1.5); p = t 2^22 - x; t 2^22 - p.
+    fn fused(&mut self, t: Id, k: Id, c: Id, at: At, r: &str) -> Id {
+        const ANCHOR: f32 = 4_194_304.0;
+        let nodes = &self.scalar.nodes;
+        let rounded = || {
+            let p = nodes[c].is(Op::Neg).then(|| &nodes[nodes[c].args[0]]).filter(|p| p.is(Op::Fma))?;
+            let &[t2, k2, minus] = p.args.as_slice() else { return None };
+            let x = nodes[minus].is(Op::Neg).then(|| nodes[minus].args[0])?;
+            let top = nodes[t].is(Op::Max) && nodes[t].args.contains(&x);
+            let floor = nodes[t].args.iter().any(|&a| nodes[a].number() == Some(1.5));
+            let same = t2 == t && k2 == k && nodes[k].number() == Some(ANCHOR);
+            (same && top && floor).then_some(x)
+        };
+        match rounded() {
+            Some(x) => {
+                let id = self.scalar.op(Op::Cvt(Format::E2m1), &[x], at, r);
+                self.scalar.nodes[id].price = vec![Op::Max, Op::Fma, Op::Fma];
+                self.below7.push(x);
+                id
+            }
+            None => self.scalar.op(Op::Fma, &[t, k, c], at, r),
+        }
+    }
+
+    /// Maxima and minima of two or three.
+    fn extreme(&mut self, i: &Instruction, at: At, r: &str) -> Option<Id> {
+        let mut ids = Vec::new();
+        for operand in i.operands.get(1..).filter(|o| (2..=3).contains(&o.len()))? {
+            let id = self.float(operand, at)?;
+            ids.push(if i.base() == "min" { self.negated(id, at) } else { id });
+        }
+        let (&first, rest) = ids.split_first()?;
+        let id = rest.iter().fold(first, |a, &b| self.scalar.op(Op::Max, &[a, b], at, r));
+        Some(if i.base() == "min" { self.negated(id, at) } else { id })
+    }
+
+    /// Two operations in one instruction.
+    fn packed(&mut self, i: &Instruction, at: At) -> Option<()> {
+        let mut pairs = Vec::new();
+        for operand in &i.operands[1..] {
+            let Some(Value::Pair(a, b)) = self.known(operand) else { return None };
+            pairs.push((a, b));
+        }
+        let r = register(i);
+        let mut half = |ids: Vec<Id>| -> Option<Id> {
+            Some(match (i.base(), ids.as_slice()) {
+                ("add", &[a, b]) => self.scalar.op(Op::Add, &[a, b], at, &r),
+                ("sub", &[a, b]) => {
+                    let b = self.negated(b, at);
+                    self.scalar.op(Op::Add, &[a, b], at, &r)
+                }
+                ("mul", &[a, b]) => self.scalar.op(Op::Mul, &[a, b], at, &r),
+                ("fma", &[a, b, c]) => self.fused(a, b, c, at, &r),
+                _ => return None,
+            })
+        };
+        let lo = half(pairs.iter().map(|p| p.0).collect())?;
+        let hi = half(pairs.iter().map(|p| p.1).collect())?;
+        self.set(i, Value::Pair(lo, hi));
+        Some(())
+    }
+}

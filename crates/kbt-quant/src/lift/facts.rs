@@ -1,0 +1,249 @@
+//! What is taken to hold of a lifted piece: PTX says nothing of its inputs, so ranges are assumed and stated, and
+//! bounds that follow from a maximum over the same values are worked out.
+
+use crate::lang::{Assumption, Op, Program, Range, Shape};
+use crate::rewrite::interval::Interval;
+
+/// The greatest exponent that exp2 is taken to be given: sums and scales of what it gives stay finite.
+const EXPONENT: f64 = 125.0;
+/// Scores and sums: any f32 that leaves room for a factor.
+const WIDE: f64 = 1e30;
+/// Activations: what f16 holds, so that cubes and sums of squares are finite.
+const ACTIVATION: f64 = 65504.0;
+/// Room above a bound that rounding may need.
+const SLACK: f64 = 1.0 / 64.0;
+
+/// Statements about a piece, for people; the program has them as ranges and assumptions.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Stated {
+    /// Taken for granted: a guard of whatever is found.
+    pub(super) assumed: Vec<String>,
+    /// Worked out.
+    pub(super) follows: Vec<String>,
+}
+
+/// Gives the inputs ranges and the program its assumptions.
+pub(super) fn state(program: &mut Program, below7: &[usize]) -> Stated {
+    let mut stated = Stated::default();
+    for i in 0..program.inputs.len() {
+        let node = program.nodes.iter().position(|n| n.op == Op::Input(i as u32));
+        let range = node.map_or(Range::FINITE, |node| range(program, node));
+        program.inputs[i].range = range;
+        stated.assumed.push(format!("{} in {range}", program.inputs[i].name));
+    }
+    for node in 0..program.nodes.len() {
+        if let Some((range, why)) = bound(program, node) {
+            stated.follows.push(format!("{} in {range}: {why}", program.expression(node, true)));
+            program.assumptions.push(Assumption { node, range });
+        }
+    }
+    let known = |program: &Program, node: usize| program.assumptions.iter().any(|a| a.node == node);
+    for &node in below7 {
+        if !known(program, node) {
+            let range = Range { lo: 0.0, hi: 6.99 };
+            stated.assumed.push(format!(
+                "{} in {range}: the rounding to e2m1 here is right for these only",
+                program.expression(node, true)
+            ));
+            program.assumptions.push(Assumption { node, range });
+        }
+    }
+    // In order, so that what is assumed of one exponent counts for the next.
+    for node in 0..program.nodes.len() {
+        let exponents: Vec<usize> = program.nodes[node..=node]
+            .iter()
+            .filter(|n| n.op == Op::Exp2)
+            .map(|n| n.args[0])
+            .filter(|&a| !known(program, a) && program.shapes[a] > Shape::Const)
+            .collect();
+        for a in exponents {
+            let interval = intervals(program)[a];
+            if interval.nan || interval.hi > EXPONENT {
+                let range = Range { lo: interval.lo.min(EXPONENT), hi: EXPONENT };
+                stated
+                    .assumed
+                    .push(format!("{} in {range}: its exp2 is finite", program.expression(a, true)));
+                program.assumptions.push(Assumption { node: a, range });
+            }
+        }
+    }
+    program.assumptions.sort_by_key(|a| a.node);
+    stated
+}
+
+/// The interval of every node, assumptions taken in.
+fn intervals(program: &Program) -> Vec<Interval> {
+    let mut out: Vec<Interval> = Vec::with_capacity(program.nodes.len());
+    for (i, node) in program.nodes.iter().enumerate() {
+        let args: Vec<Interval> = node.args.iter().map(|&a| out[a]).collect();
+        let mut interval = match node.op {
+            Op::Input(k) => Interval::from_range(program.inputs[k as usize].range),
+            op => Interval::of(op, &args, program.layout),
+        };
+        for a in program.assumptions.iter().filter(|a| a.node == i) {
+            interval = interval.meet(Interval::from_range(a.range));
+        }
+        out.push(interval);
+    }
+    out
+}
+
+/// The range an input is taken to have, by what is done with it.
+fn range(program: &Program, input: usize) -> Range {
+    let users = || program.nodes.iter().filter(|n| n.args.contains(&input));
+    let factor = users().any(|n| match n.op {
+        Op::Mul => true,
+        Op::Fma => n.args[..2].contains(&input),
+        _ => false,
+    });
+    let divisor = users().any(|n| match n.op {
+        Op::Div => n.args[1] == input,
+        Op::Rcp => true,
+        _ => false,
+    });
+    match program.shapes[input] {
+        _ if users().any(|n| n.op == Op::Log2) => Range { lo: f64::from(f32::MIN_POSITIVE), hi: WIDE },
+        _ if divisor => Range { lo: 2f64.powi(-60), hi: 2f64.powi(60) },
+        Shape::Const if factor => Range { lo: 2f64.powi(-20), hi: 2f64.powi(10) },
+        // Less its own maximum a row of -inf is NaN, so masks are not provided for.
+        Shape::Elem if (0..program.nodes.len()).any(|n| less_maximum(program, n, input)) => {
+            Range { lo: -WIDE, hi: WIDE }
+        }
+        Shape::Elem if is_score(program, input) => Range { lo: f64::NEG_INFINITY, hi: WIDE },
+        Shape::Elem | Shape::Const => Range { lo: -ACTIVATION, hi: ACTIVATION },
+        _ => Range { lo: -WIDE, hi: WIDE },
+    }
+}
+
+/// Whether all that is done with an element is affine up to an exp2: such elements may be masked by -inf.
+fn is_score(program: &Program, input: usize) -> bool {
+    let mut reached = vec![false; program.nodes.len()];
+    reached[input] = true;
+    let mut exponent = false;
+    for (i, node) in program.nodes.iter().enumerate().skip(input + 1) {
+        let with: Vec<usize> = (0..node.args.len()).filter(|&k| reached[node.args[k]]).collect();
+        if with.is_empty() {
+            continue;
+        }
+        match node.op {
+            Op::Exp2 => exponent = true,
+            Op::Add | Op::Max | Op::GroupMax | Op::RowMax => reached[i] = true,
+            // The product of two that depend on it is not affine; -inf times another element may be anything.
+            Op::Mul | Op::Fma if !(with.contains(&0) && with.contains(&1)) => {
+                let other = if with.contains(&0) { node.args[1] } else { node.args[0] };
+                if with.iter().any(|&k| k < 2) && program.shapes[other] != Shape::Const {
+                    return false;
+                }
+                reached[i] = true;
+            }
+            Op::Neg if negated_maximum(program, i) => reached[i] = true,
+            _ => return false,
+        }
+    }
+    exponent
+}
+
+/// Whether a node is `x` less a maximum over it, as such or scaled.
+fn less_maximum(program: &Program, node: usize, x: usize) -> bool {
+    program.nodes[node].args.contains(&x) && below_own_maximum(program, node).is_some()
+}
+
+/// -max(x), to be added.
+fn negated_maximum(program: &Program, node: usize) -> bool {
+    let mut at = program.nodes[node].args[0];
+    while matches!(program.nodes[at].op, Op::Mul) {
+        at = program.nodes[at].args[0];
+    }
+    matches!(program.nodes[at].op, Op::GroupMax | Op::RowMax | Op::Max)
+}
+
+/// Whether a value is at least every element of `x`: a maximum over it.
+fn covers(program: &Program, max: usize, x: usize) -> bool {
+    let node = &program.nodes[max];
+    match node.op {
+        Op::GroupMax | Op::RowMax => node.args[0] == x || covers(program, node.args[0], x),
+        Op::Max => node.args.iter().any(|&a| covers(program, a, x)),
+        _ => false,
+    }
+}
+
+fn number(program: &Program, node: usize) -> Option<f64> {
+    match program.nodes[node].op {
+        Op::Num(bits) => Some(f64::from_bits(bits)),
+        _ => None,
+    }
+}
+
+/// x less a maximum over x, times a positive constant perhaps: how far above 0 it may come out.
+fn below_own_maximum(program: &Program, node: usize) -> Option<f64> {
+    let n = &program.nodes[node];
+    let positive = |k: usize| number(program, k).is_some_and(|k| k > 0.0);
+    match (n.op, n.args.as_slice()) {
+        (Op::Add, &[a, b]) => {
+            let of = |x: usize, m: usize| {
+                program.nodes[m].op == Op::Neg && covers(program, program.nodes[m].args[0], x)
+            };
+            (of(a, b) || of(b, a)).then_some(0.0)
+        }
+        (Op::Mul, &[a, b]) => {
+            let (a, k) = if positive(b) { (a, b) } else { (b, a) };
+            below_own_maximum(program, a).filter(|_| positive(k))
+        }
+        // x k - (max k), the product rounded on its own: off by its last bit.
+        (Op::Fma, &[a, k, c]) if program.nodes[c].op == Op::Neg => {
+            let product = &program.nodes[program.nodes[c].args[0]];
+            let same = product.op == Op::Mul && product.args.contains(&k);
+            let max = product.args.iter().find(|&&m| m != k)?;
+            (same && covers(program, *max, a) && (positive(k) || program.shapes[k] == Shape::Const))
+                .then_some(1.0)
+        }
+        _ => None,
+    }
+}
+
+/// x over (a maximum of x) / k, with a floor perhaps: k.
+fn quotient(program: &Program, x: usize, divisor: usize) -> Option<f64> {
+    let d = &program.nodes[divisor];
+    if covers(program, divisor, x) {
+        return Some(1.0);
+    }
+    match (d.op, d.args.as_slice()) {
+        (Op::Max, &[a, b]) => quotient(program, x, a).or_else(|| quotient(program, x, b)),
+        (Op::Div, &[m, k]) if covers(program, m, x) => number(program, k).filter(|k| *k > 0.0),
+        (Op::Mul, &[m, k]) if covers(program, m, x) => {
+            number(program, k).filter(|k| *k > 0.0).map(|k| 1.0 / k)
+        }
+        _ => None,
+    }
+}
+
+/// A bound that follows from the program itself, and why.
+fn bound(program: &Program, node: usize) -> Option<(Range, String)> {
+    let n = &program.nodes[node];
+    if let Some(above) = below_own_maximum(program, node) {
+        let why = "less than a maximum over the same values; not so where all are masked".to_owned();
+        return Some((Range { lo: f64::NEG_INFINITY, hi: above }, why));
+    }
+    let exponential = |x: usize| program.nodes[x].op == Op::Exp2;
+    match (n.op, n.args.as_slice()) {
+        (Op::Div, &[x, d]) if exponential(x) => quotient(program, x, d),
+        (Op::Mul, &[x, r]) if exponential(x) && program.nodes[r].op == Op::Rcp => {
+            quotient(program, x, program.nodes[r].args[0])
+        }
+        _ => None,
+    }
+    .map(|k| {
+        let why = "not negative, over a maximum of the same values".to_owned();
+        (Range { lo: 0.0, hi: k * (1.0 + SLACK) }, why)
+    })
+    .or_else(|| {
+        let sum = matches!(n.op, Op::GroupSum | Op::RowSum) && exponential(n.args[0]);
+        let t = sum.then(|| program.nodes[n.args[0]].args[0])?;
+        let above = below_own_maximum(program, t)?;
+        // Samples have more groups than a row; the upper end matters to no rule as long as it is finite.
+        let count = 64.0 * f64::from(program.layout.row.max(program.layout.group));
+        let lo = if above == 0.0 { 1.0 } else { 0.5 };
+        let why = "one of its terms is 2^0; not so where all are masked".to_owned();
+        Some((Range { lo, hi: count * above.exp2() * (1.0 + SLACK) }, why))
+    })
+}

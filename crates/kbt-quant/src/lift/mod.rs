@@ -1,0 +1,286 @@
+//! From compiled PTX to programs of the language: step 4 on kernels that were never written for it.
+//!
+//! [`lift`] takes every straight, branch-free block of a function apart: instructions become a graph over single
+//! values (`decode`), chains become reductions (`reduce`), alike values become one (`colour`), and what belongs
+//! together becomes a program of elements, groups and rows (`piece`), proven by following every index (`index`).
+//! What cannot be said in the language is refused with the instruction named; its result is an input of what follows.
+//! Ranges of inputs are assumed and said to be (`facts`). Where there might be something to save is in `patterns`;
+//! whether there is, the search says.
+
+mod colour;
+mod decode;
+mod facts;
+mod index;
+mod patterns;
+mod piece;
+mod reduce;
+mod scalar;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod value;
+
+pub use patterns::{Match, Pattern, patterns};
+pub use scan::{NoRegion, Region};
+
+use crate::lang::{Op, Program};
+use kbt_ptx::{Function, Module};
+use piece::Lifted;
+use scalar::{At, Kind, Scalar};
+use std::collections::{BTreeMap, HashMap};
+
+/// A place of an instruction.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The line of the PTX.
+    pub ptx_line: u32,
+    /// The source file and line, innermost, where the PTX says.
+    pub source: Option<(String, u32)>,
+}
+
+/// A piece of straight arithmetic as a program.
+#[derive(Debug, Clone)]
+pub struct Piece {
+    /// What it computes; names are the registers of the first values of each kind.
+    pub program: Program,
+    /// First and last PTX line of each copy: unrolled loops and roles repeat pieces.
+    pub lines: Vec<(u32, u32)>,
+    /// The places of each node of the program, of every copy.
+    pub places: Vec<Vec<Place>>,
+    /// Where each input comes from.
+    pub inputs: Vec<String>,
+    /// Instructions of arithmetic that one copy stands for.
+    pub instructions: usize,
+    /// Operations as compiled and how often an element has them; reductions one by one.
+    pub compiled: Vec<(Op, f64)>,
+    /// Butterfly steps an element.
+    pub shuffles: f64,
+    /// What is taken for granted of the inputs: guards of whatever is found.
+    pub assumed: Vec<String>,
+    /// What follows from the program itself.
+    pub follows: Vec<String>,
+    /// Operations on converted values behind the piece, which stay as they are, and how many.
+    pub kept: BTreeMap<String, usize>,
+}
+
+/// Instructions that were not lifted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// The opcode.
+    pub instruction: String,
+    /// Why.
+    pub because: String,
+    /// Where.
+    pub places: Vec<Place>,
+}
+
+/// Arithmetic that is no program of elements, groups and rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unlifted {
+    /// First and last PTX line.
+    pub lines: (u32, u32),
+    /// Why.
+    pub because: String,
+    /// The instruction at which it shows.
+    pub place: Place,
+}
+
+/// What was found in a function.
+#[derive(Debug, Clone)]
+pub struct LiftedFunction {
+    /// Its name.
+    pub name: String,
+    /// Its line in the PTX.
+    pub line: u32,
+    /// Blocks looked at.
+    pub blocks: usize,
+    /// Pieces, in order.
+    pub pieces: Vec<Piece>,
+    /// Arithmetic that is no program.
+    pub unlifted: Vec<Unlifted>,
+    /// Instructions that were refused.
+    pub refused: Vec<Refused>,
+}
+
+/// The functions whose names `select` accepts, each with what could be lifted from the region.
+#[must_use]
+pub fn lift(module: &Module, select: &dyn Fn(&str) -> bool, region: &Region) -> Vec<LiftedFunction> {
+    let files = files(module);
+    module.functions.iter().filter(|f| select(&f.name)).map(|f| function(f, region, &files)).collect()
+}
+
+/// The files that `.file` names, by number.
+fn files(module: &Module) -> HashMap<u32, String> {
+    let of = |text: &str| {
+        let (number, rest) = text.split_once(' ')?;
+        let path = rest.split('"').nth(1)?;
+        Some((number.parse().ok()?, path.to_owned()))
+    };
+    module.declarations.iter().filter(|d| d.name == ".file").filter_map(|d| of(&d.text)).collect()
+}
+
+fn place(at: At, files: &HashMap<u32, String>) -> Place {
+    let source = at
+        .source
+        .map(|(file, line)| (files.get(&file).cloned().unwrap_or_else(|| format!("file {file}")), line));
+    Place { ptx_line: at.line, source }
+}
+
+fn function(f: &Function, region: &Region, files: &HashMap<u32, String>) -> LiftedFunction {
+    let registers = scan::Registers::new(f);
+    let blocks = scan::blocks(f, region, files);
+    let mut out = LiftedFunction {
+        name: f.name.clone(),
+        line: f.line,
+        blocks: blocks.len(),
+        pieces: Vec::new(),
+        unlifted: Vec::new(),
+        refused: Vec::new(),
+    };
+    let mut refused = decode::Refused::new();
+    for block in &blocks {
+        let (mut graph, not, below7) = decode::block(block, &registers);
+        for (key, places) in not {
+            refused.entry(key).or_default().extend(places);
+        }
+        let kept = cut_behind_conversions(&mut graph);
+        let live = graph.live();
+        let graph = prune(&graph, &live);
+        let (flat, moved) = reduce::flatten(&graph.0);
+        let at = |id: usize| graph.1.get(&id).map(|&id| moved[id]);
+        let below7: Vec<usize> = below7.into_iter().filter_map(at).collect();
+        let live = flat.live();
+        let classes = colour::classes(&flat, &live);
+        let mut first = true;
+        for found in piece::pieces(&flat, &live, &classes, &below7) {
+            match found {
+                Ok(lifted) => {
+                    let kept = if std::mem::take(&mut first) { kept.clone() } else { BTreeMap::new() };
+                    add(&mut out.pieces, lifted, kept, files);
+                }
+                Err(not) => out.unlifted.push(Unlifted {
+                    lines: (not.first, not.last),
+                    because: not.because,
+                    place: place(not.at, files),
+                }),
+            }
+        }
+    }
+    for ((instruction, reason), places) in refused {
+        out.refused.push(Refused {
+            instruction,
+            because: reason.as_str().to_owned(),
+            places: places.into_iter().map(|at| place(at, files)).collect(),
+        });
+    }
+    out
+}
+
+/// Arithmetic on converted values alone (a code times its scale, packed again) belongs to whoever takes the codes, not
+/// to the computation of them: the conversions become outputs. Returns what is left out.
+fn cut_behind_conversions(graph: &mut Scalar) -> BTreeMap<String, usize> {
+    let live = graph.live();
+    let is_conversion = |id: usize| matches!(graph.nodes[id].kind, Kind::Op(Op::Cvt(_)));
+    let mut behind = vec![false; graph.nodes.len()];
+    for (id, node) in graph.nodes.iter().enumerate().filter(|(id, _)| live[*id]) {
+        let varying = || node.args.iter().filter(|&&a| !graph.nodes[a].is_fixed());
+        let converted = varying().all(|&a| behind[a] || is_conversion(a));
+        behind[id] = matches!(node.kind, Kind::Op(_)) && varying().next().is_some() && converted;
+    }
+    // What anything else takes belongs to the computation after all.
+    for id in (0..graph.nodes.len()).rev() {
+        if behind[id] || !live[id] {
+            continue;
+        }
+        let mut open = graph.nodes[id].args.clone();
+        while let Some(a) = open.pop() {
+            if std::mem::take(&mut behind[a]) {
+                open.extend(&graph.nodes[a].args);
+            }
+        }
+    }
+    let mut kept: BTreeMap<String, usize> = BTreeMap::new();
+    for id in (0..graph.nodes.len()).filter(|&id| behind[id]) {
+        graph.outputs.remove(&id);
+        let node = &graph.nodes[id];
+        if let Kind::Op(op) = node.kind
+            && op != Op::Neg
+        {
+            *kept.entry(op.name().to_owned()).or_default() += 1;
+        }
+        let first: Vec<usize> =
+            node.args.iter().copied().filter(|&a| !behind[a] && !graph.nodes[a].is_fixed()).collect();
+        graph.outputs.extend(first);
+    }
+    kept
+}
+
+/// The live part of a graph, and where each old node is in it.
+fn prune(graph: &Scalar, live: &[bool]) -> (Scalar, HashMap<usize, usize>) {
+    let mut out = Scalar::default();
+    let mut moved = HashMap::new();
+    for (id, node) in graph.nodes.iter().enumerate().filter(|(id, _)| live[*id]) {
+        let args = node.args.iter().map(|a| moved[a]).collect();
+        let at = out.push(node.kind.clone(), args, node.at, &node.register);
+        out.nodes[at].price.clone_from(&node.price);
+        moved.insert(id, at);
+    }
+    out.outputs = graph.outputs.iter().filter_map(|id| moved.get(id).copied()).collect();
+    (out, moved)
+}
+
+/// The program without its names, to see whether two are the same.
+fn anonymous(program: &Program) -> String {
+    let mut p = program.clone();
+    for (i, input) in p.inputs.iter_mut().enumerate() {
+        input.name = format!("i{i}");
+    }
+    p.names.clear();
+    for (i, (name, _)) in p.outputs.iter_mut().enumerate() {
+        *name = format!("o{i}");
+    }
+    p.to_string()
+}
+
+fn add(
+    pieces: &mut Vec<Piece>,
+    mut lifted: Lifted,
+    kept: BTreeMap<String, usize>,
+    files: &HashMap<u32, String>,
+) {
+    let stated = facts::state(&mut lifted.program, &lifted.below7);
+    let places: Vec<Vec<Place>> =
+        lifted.places.iter().map(|list| list.iter().map(|at| place(*at, files)).collect()).collect();
+    let text = anonymous(&lifted.program);
+    if let Some(same) = pieces.iter_mut().find(|p| anonymous(&p.program) == text) {
+        same.lines.push((lifted.first, lifted.last));
+        for (have, more) in same.places.iter_mut().zip(places) {
+            have.extend(more);
+        }
+        for (name, count) in kept {
+            *same.kept.entry(name).or_default() += count;
+        }
+        return;
+    }
+    pieces.push(Piece {
+        inputs: lifted
+            .leaves
+            .iter()
+            .map(|leaf| match leaf {
+                scalar::Leaf::Uniform => "a parameter of the kernel".to_owned(),
+                scalar::Leaf::Load => "read from memory".to_owned(),
+                scalar::Leaf::LiveIn => "from another block".to_owned(),
+                scalar::Leaf::Result(opcode) => format!("result of {opcode}"),
+            })
+            .collect(),
+        program: lifted.program,
+        lines: vec![(lifted.first, lifted.last)],
+        places,
+        instructions: lifted.instructions,
+        compiled: lifted.compiled,
+        shuffles: lifted.shuffles,
+        assumed: stated.assumed,
+        follows: stated.follows,
+        kept,
+    });
+}

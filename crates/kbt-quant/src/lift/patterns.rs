@@ -1,0 +1,320 @@
+//! The patterns by which a program may do with less: divisions that exp2 of a negated logarithm can replace,
+//! multiplications that an exp2 or log2 beside them can take in, reductions that commute with a monotone function.
+//!
+//! A pattern is a place to look, not a gain: the search says whether it pays.
+
+use crate::lang::{Op, Program, Shape};
+use serde::{Deserialize, Serialize};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Which pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pattern {
+    /// 2^a / b = 2^(a - log2 b), and x / 2^a = x 2^-a.
+    DivisionByExp2,
+    /// 2^a k = 2^(a + log2 k), 2^((a + b) k) = 2^(a k + b k), log2(a k) = log2 a + log2 k.
+    FoldedFactor,
+    /// max f(x) = f(max x) for a monotone f.
+    MonotoneReduction,
+    /// x / d = x (1/d), with one reciprocal for all that share d.
+    SharedDivisor,
+}
+
+impl Pattern {
+    /// The name in files.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::DivisionByExp2 => "division_by_exp2",
+            Self::FoldedFactor => "folded_factor",
+            Self::MonotoneReduction => "monotone_reduction",
+            Self::SharedDivisor => "shared_divisor",
+        }
+    }
+
+    /// The rules that take it.
+    pub(crate) const fn rules(self) -> &'static [&'static str] {
+        match self {
+            Self::DivisionByExp2 => &["div-to-rcp", "rcp-exp2", "undo-div", "exp2-absorbs-factor"],
+            Self::FoldedFactor => &[
+                "exp2-absorbs-factor",
+                "factor-into-fma",
+                "constant-factors",
+                "constant-factor-of-fma",
+                "log2-of-product",
+                "undo-mul",
+            ],
+            Self::MonotoneReduction => &[
+                "group-max-exp2",
+                "row-max-exp2",
+                "group-max-fma",
+                "group-max-add",
+                "group-max-mul",
+                "group-max-div",
+                "row-max-fma",
+                "row-max-add",
+                "row-max-mul",
+                "row-max-div",
+            ],
+            Self::SharedDivisor => &["div-to-rcp"],
+        }
+    }
+}
+
+/// A pattern in a program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Match {
+    /// Which.
+    pub pattern: Pattern,
+    /// The node of the program.
+    pub node: usize,
+    /// What stands there.
+    pub found: String,
+    /// What could.
+    pub instead: String,
+    /// What must hold for it.
+    pub condition: String,
+    /// The computation, the same in every program that has it over the same inputs.
+    pub key: u64,
+}
+
+/// Every pattern in a program.
+#[must_use]
+pub fn patterns(program: &Program) -> Vec<Match> {
+    let live = program.live();
+    let keys = keys(program);
+    let mut found: Vec<Match> =
+        (0..program.nodes.len()).filter(|i| live[*i]).flat_map(|i| at(program, i)).collect();
+    for m in &mut found {
+        m.key = keys[m.node];
+    }
+    found
+}
+
+/// A number for each node that names, order of nodes and order of operands do not change.
+fn keys(program: &Program) -> Vec<u64> {
+    let mut keys: Vec<u64> = Vec::with_capacity(program.nodes.len());
+    for node in &program.nodes {
+        let mut args: Vec<u64> = node.args.iter().map(|&a| keys[a]).collect();
+        let exchangeable = match node.op {
+            Op::Add | Op::Mul | Op::Max | Op::Fma => 2,
+            _ => 0,
+        };
+        args[..exchangeable.min(node.args.len())].sort_unstable();
+        let mut hash = DefaultHasher::new();
+        match node.op {
+            Op::Input(i) => program.inputs[i as usize].name.hash(&mut hash),
+            op => op.hash(&mut hash),
+        }
+        args.hash(&mut hash);
+        keys.push(hash.finish());
+    }
+    keys
+}
+
+struct View<'a>(&'a Program);
+
+impl View<'_> {
+    fn op(&self, i: usize) -> Op {
+        self.0.nodes[i].op
+    }
+
+    fn arg(&self, i: usize, k: usize) -> usize {
+        self.0.nodes[i].args[k]
+    }
+
+    fn text(&self, i: usize) -> String {
+        self.0.expression(i, false)
+    }
+
+    fn rarer(&self, i: usize, than: usize) -> bool {
+        self.0.shapes[i] < self.0.shapes[than]
+    }
+
+    /// Whether it is an exp2, or one times or over something rarer.
+    fn exponential(&self, i: usize) -> bool {
+        match self.op(i) {
+            Op::Exp2 => true,
+            Op::Mul => {
+                let (a, b) = (self.arg(i, 0), self.arg(i, 1));
+                (self.exponential(a) && self.rarer(b, a)) || (self.exponential(b) && self.rarer(a, b))
+            }
+            _ => false,
+        }
+    }
+
+    /// What an exp2 is the maximum or multiple of.
+    fn of_exponential(&self, i: usize) -> bool {
+        match self.op(i) {
+            Op::Exp2 => true,
+            Op::GroupMax | Op::RowMax => self.of_exponential(self.arg(i, 0)),
+            Op::Mul | Op::Div | Op::Max => self.0.nodes[i].args.iter().any(|&a| self.of_exponential(a)),
+            _ => false,
+        }
+    }
+}
+
+fn at(program: &Program, i: usize) -> Vec<Match> {
+    let v = View(program);
+    let mut out = Vec::new();
+    let mut add = |pattern: Pattern, instead: String, condition: String| {
+        let found = program.expression(i, true);
+        out.push(Match { pattern, node: i, found, instead, condition, key: 0 });
+    };
+    match (v.op(i), program.nodes[i].args.as_slice()) {
+        (Op::Div, &[a, b]) => {
+            let (x, d) = (v.text(a), v.text(b));
+            if v.exponential(a) && v.rarer(b, a) && v.0.shapes[b] > Shape::Const {
+                let from = if v.of_exponential(b) { ", an exponential itself" } else { "" };
+                let inner = if v.op(a) == Op::Exp2 { v.text(v.arg(a, 0)) } else { format!("log2({x})") };
+                add(
+                    Pattern::DivisionByExp2,
+                    format!("exp2({inner} - log2({d})){from}"),
+                    format!("{d} is positive and finite, {x} does not overflow"),
+                );
+            } else if v.op(b) == Op::Exp2 {
+                let t = v.text(v.arg(b, 0));
+                add(
+                    Pattern::DivisionByExp2,
+                    format!("{x} * exp2(-{t})"),
+                    format!("exp2({t}) is neither 0 nor infinite"),
+                );
+            }
+            if v.rarer(b, a) && v.0.shapes[b] > Shape::Const {
+                add(
+                    Pattern::SharedDivisor,
+                    format!("{x} * rcp({d}), one reciprocal for all that share {d}"),
+                    format!("{d} lies in [2^-126, 2^126]"),
+                );
+            }
+        }
+        (Op::Mul, &[a, b]) => {
+            for (e, k) in [(a, b), (b, a)] {
+                if v.op(e) == Op::Exp2 && v.rarer(k, e) {
+                    let (t, k) = (v.text(v.arg(e, 0)), v.text(k));
+                    add(
+                        Pattern::FoldedFactor,
+                        format!("exp2({t} + log2({k}))"),
+                        format!("{k} is positive and finite"),
+                    );
+                }
+            }
+        }
+        (Op::Exp2 | Op::Log2, &[t]) => {
+            if let Some((instead, condition)) = factor_inside(&v, i, t) {
+                add(Pattern::FoldedFactor, instead, condition);
+            }
+        }
+        (Op::GroupMax | Op::RowMax, &[x]) => {
+            if let Some((instead, condition)) = monotone(&v, v.op(i).name(), x) {
+                add(Pattern::MonotoneReduction, instead, condition);
+            }
+        }
+        _ => {}
+    }
+    out
+}
+
+/// A factor in the argument of an exp2 or log2 that a multiply-add, another factor or the result can take.
+fn factor_inside(v: &View<'_>, outer: usize, t: usize) -> Option<(String, String)> {
+    let name = v.op(outer).name();
+    let &[a, b] = v.0.nodes[t].args.as_slice() else { return None };
+    if v.op(t) != Op::Mul {
+        return None;
+    }
+    let (x, k) = if v.rarer(b, a) { (a, b) } else { (b, a) };
+    if !v.rarer(k, x) {
+        return None;
+    }
+    let (text, factor) = (v.text(x), v.text(k));
+    match (v.op(outer), v.op(x), v.0.nodes[x].args.as_slice()) {
+        (Op::Log2, _, _) => Some((
+            format!("log2({text}) + log2({factor})"),
+            format!("{text} and {factor} are positive and finite"),
+        )),
+        (_, Op::Add, &[p, q]) => Some((
+            format!("{name}(fma({}, {factor}, {} * {factor}))", v.text(p), v.text(q)),
+            format!("{} and {factor} are finite", v.text(q)),
+        )),
+        (_, Op::Mul, &[p, q]) if v.rarer(q, p) || v.rarer(p, q) => Some((
+            format!("{name}({} * ({} * {factor}))", v.text(p), v.text(q)),
+            "neither product overflows".to_owned(),
+        )),
+        (_, Op::Fma, &[p, q, r]) if v.rarer(q, p) && v.rarer(r, p) => Some((
+            format!("{name}(fma({}, {q} * {factor}, {} * {factor}))", v.text(p), v.text(r), q = v.text(q)),
+            format!("{} and {factor} are finite", v.text(r)),
+        )),
+        _ => None,
+    }
+}
+
+/// What a maximum of `x` is, taken before the last monotone function.
+fn monotone(v: &View<'_>, max: &str, x: usize) -> Option<(String, String)> {
+    let rarer = |k: usize, of: usize| v.rarer(k, of);
+    match (v.op(x), v.0.nodes[x].args.as_slice()) {
+        (Op::Exp2, &[t]) => Some((
+            format!("exp2({max}({}))", v.text(t)),
+            "nothing: exp2 keeps the order of all its operands".to_owned(),
+        )),
+        (Op::Log2, &[t]) => {
+            Some((format!("log2({max}({}))", v.text(t)), format!("{} is not negative", v.text(t))))
+        }
+        (Op::Add, &[a, b]) if rarer(b, a) => {
+            Some((format!("{max}({}) + {}", v.text(a), v.text(b)), format!("{} is finite", v.text(b))))
+        }
+        (Op::Mul, &[a, b]) if rarer(b, a) => {
+            Some((format!("{max}({}) * {}", v.text(a), v.text(b)), format!("{} is positive", v.text(b))))
+        }
+        (Op::Div, &[a, b]) if rarer(b, a) => {
+            Some((format!("{max}({}) / {}", v.text(a), v.text(b)), format!("{} is positive", v.text(b))))
+        }
+        (Op::Fma, &[a, b, c]) if rarer(b, a) && rarer(c, a) => Some((
+            format!("fma({max}({}), {}, {})", v.text(a), v.text(b), v.text(c)),
+            format!("{} is positive, {} is finite", v.text(b), v.text(c)),
+        )),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(body: &str, expected: &[(Pattern, &str)]) {
+        let text = format!("layout group=16 lanes=4 row=128\nelem s\ngroup g\nrow m\nconst c\n{body}\n");
+        let program: Program = text.parse().unwrap();
+        let found = patterns(&program);
+        let shown: Vec<(Pattern, &str)> = found.iter().map(|m| (m.pattern, m.instead.as_str())).collect();
+        assert_eq!(shown, expected, "{body}");
+    }
+
+    #[test]
+    fn each_pattern_is_found_where_it_is_and_only_there() {
+        use Pattern::{DivisionByExp2, FoldedFactor, MonotoneReduction, SharedDivisor};
+        check(
+            "out y = exp2(s) / g",
+            &[
+                (DivisionByExp2, "exp2(s - log2(g))"),
+                (SharedDivisor, "exp2(s) * rcp(g), one reciprocal for all that share g"),
+            ],
+        );
+        check("out y = s / exp2(s)", &[(DivisionByExp2, "s * exp2(-s)")]);
+        check("out y = s / m", &[(SharedDivisor, "s * rcp(m), one reciprocal for all that share m")]);
+        check("out y = s / (s + 1)", &[]);
+        check("out y = exp2(s) * c", &[(FoldedFactor, "exp2(s + log2(c))")]);
+        check("out y = exp2((s - m) * c)", &[(FoldedFactor, "exp2(fma(s, c, -m * c))")]);
+        check("out y = log2(s * c)", &[(FoldedFactor, "log2(s) + log2(c)")]);
+        check("out y = exp2(fma(s, c, m))", &[]);
+        check("out y = group_max(exp2(s))", &[(MonotoneReduction, "exp2(group_max(s))")]);
+        check("out y = group_max(fma(s, c, m))", &[(MonotoneReduction, "fma(group_max(s), c, m)")]);
+        check("out y = group_max(s * s)", &[]);
+        check(
+            "out y = row_max(s / m)",
+            &[
+                (SharedDivisor, "s * rcp(m), one reciprocal for all that share m"),
+                (MonotoneReduction, "row_max(s) / m"),
+            ],
+        );
+    }
+}

@@ -1,0 +1,397 @@
+//! From a block's graph to programs of the language: pieces that belong together, each class of alike values one
+//! computation.
+
+use super::index::{self, Levels, Members, Misfit};
+use super::scalar::{At, Id, Kind, Leaf, Node, Scalar};
+use crate::lang::{Input, Layout, Op, Program, Range, Shape};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Operations of a program: as many as its text may have.
+const MOST: usize = 500;
+
+/// A lifted piece.
+#[derive(Debug, Clone)]
+pub(super) struct Lifted {
+    pub(super) program: Program,
+    /// Places of the instructions that each node of the program stands for.
+    pub(super) places: Vec<Vec<At>>,
+    /// What each input is.
+    pub(super) leaves: Vec<Leaf>,
+    /// Operations of the code as it is, an element: what each costs, how often.
+    pub(super) compiled: Vec<(Op, f64)>,
+    /// Butterfly steps, an element.
+    pub(super) shuffles: f64,
+    /// Nodes of the program that a rounding takes which is right below 7 only.
+    pub(super) below7: Vec<usize>,
+    /// Instructions that it stands for.
+    pub(super) instructions: usize,
+    pub(super) first: u32,
+    pub(super) last: u32,
+}
+
+/// A piece that is no program: why, and where.
+#[derive(Debug, Clone)]
+pub(super) struct Unlifted {
+    pub(super) because: String,
+    pub(super) at: At,
+    pub(super) first: u32,
+    pub(super) last: u32,
+}
+
+/// The pieces of a flattened block graph with its classes.
+pub(super) fn pieces(
+    graph: &Scalar,
+    live: &[bool],
+    classes: &[Option<usize>],
+    below7: &[Id],
+) -> Vec<Result<Lifted, Unlifted>> {
+    components(graph, live, classes)
+        .into_iter()
+        .filter(|members| members.class_of.keys().any(|&id| is_work(&graph.nodes[id])))
+        .map(|members| {
+            let lines: BTreeSet<u32> = members.class_of.keys().map(|&id| graph.nodes[id].at.line).collect();
+            let (first, last) = (lines.first().copied().unwrap_or(0), lines.last().copied().unwrap_or(0));
+            lift(graph, &members, below7, (first, last)).map_err(|(because, node)| {
+                let at = graph.nodes[node].at;
+                Unlifted { because, at, first, last }
+            })
+        })
+        .collect()
+}
+
+fn is_work(node: &Node) -> bool {
+    matches!(node.kind, Kind::Op(op) if op != Op::Neg) || matches!(node.kind, Kind::Reduce(..))
+}
+
+/// Classes that are linked by operands, without the constants and parameters that everything may use.
+fn components(graph: &Scalar, live: &[bool], classes: &[Option<usize>]) -> Vec<Members> {
+    let mut root: BTreeMap<usize, usize> = BTreeMap::new();
+    fn find(root: &BTreeMap<usize, usize>, mut c: usize) -> usize {
+        while root[&c] != c {
+            c = root[&c];
+        }
+        c
+    }
+    let used = |id: Id| if live[id] && !graph.nodes[id].is_fixed() { classes[id] } else { None };
+    for class in (0..graph.nodes.len()).filter_map(used) {
+        root.insert(class, class);
+    }
+    for id in 0..graph.nodes.len() {
+        let Some(class) = used(id) else { continue };
+        for other in graph.nodes[id].args.iter().filter_map(|&a| used(a)) {
+            let (a, b) = (find(&root, class), find(&root, other));
+            root.insert(a.max(b), a.min(b));
+        }
+    }
+    let mut out: BTreeMap<usize, Members> = BTreeMap::new();
+    for id in 0..graph.nodes.len() {
+        let Some(class) = used(id) else { continue };
+        let piece = out
+            .entry(find(&root, class))
+            .or_insert_with(|| Members { classes: BTreeMap::new(), class_of: HashMap::new() });
+        piece.classes.entry(class).or_default().push(id);
+        piece.class_of.insert(id, class);
+    }
+    out.into_values().collect()
+}
+
+/// The lanes that share a row, from the masks of all reductions over lanes.
+fn lanes(graph: &Scalar, members: &Members) -> Result<(u32, bool), Misfit> {
+    let mut all: BTreeSet<u32> = BTreeSet::new();
+    let mut partial_sums = false;
+    let reductions = || {
+        members.class_of.keys().filter_map(|&id| match &graph.nodes[id].kind {
+            Kind::Reduce(op, hops) => Some((id, *op, hops)),
+            _ => None,
+        })
+    };
+    for (_, _, hops) in reductions() {
+        all.extend(hops);
+    }
+    for (id, op, hops) in reductions() {
+        if op == Op::Max && *hops != all {
+            return Err(("a maximum over some of the lanes only".to_owned(), id));
+        }
+        if op == Op::Add && !hops.is_empty() && *hops != all {
+            return Err(("a sum over some of the lanes only".to_owned(), id));
+        }
+        partial_sums |= op == Op::Add && hops.is_empty() && !all.is_empty();
+    }
+    Ok((1 << all.len(), partial_sums))
+}
+
+struct Builder<'a> {
+    graph: &'a Scalar,
+    members: &'a Members,
+    levels: &'a Levels,
+    shapes: Vec<Shape>,
+    program: Program,
+    /// The program's node of each class and of each fixed node.
+    nodes: HashMap<Key, usize>,
+    leaves: Vec<Leaf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Key {
+    Class(usize),
+    Fixed(Id),
+}
+
+fn lift(graph: &Scalar, members: &Members, below7: &[Id], lines: (u32, u32)) -> Result<Lifted, Misfit> {
+    let levels = Levels::new(graph, members)?;
+    index::check(graph, members, &levels)?;
+    let (lanes, partial_sums) = lanes(graph, members)?;
+    let reduces = members.class_of.keys().any(|&id| matches!(graph.nodes[id].kind, Kind::Reduce(..)));
+    let (shapes, layout) = layout(&levels, lanes, partial_sums, reduces);
+    let mut inputs: Vec<Input> = Vec::new();
+    let mut leaves: Vec<Leaf> = Vec::new();
+    let mut keys: Vec<Key> = Vec::new();
+    let mut names: BTreeSet<String> = BTreeSet::new();
+    let mut input = |id: Id, key: Key, shape: Shape| {
+        if let Kind::Leaf(leaf, _) = &graph.nodes[id].kind {
+            let name = unused(&graph.nodes[id].register, &mut names);
+            inputs.push(Input { name, shape, range: Range::FINITE });
+            leaves.push(leaf.clone());
+            keys.push(key);
+        }
+    };
+    for (class, nodes) in &members.classes {
+        input(nodes[0], Key::Class(*class), shapes[levels.of[class]]);
+    }
+    let fixed: BTreeSet<Id> = members
+        .class_of
+        .keys()
+        .flat_map(|&id| graph.nodes[id].args.iter().copied())
+        .filter(|&a| graph.nodes[a].is_fixed())
+        .collect();
+    for &id in &fixed {
+        input(id, Key::Fixed(id), Shape::Const);
+    }
+    let mut program = Program::new(layout, inputs);
+    let mut nodes: HashMap<Key, usize> = HashMap::new();
+    for (i, key) in keys.into_iter().enumerate() {
+        let node = program.push(Op::Input(i as u32), Vec::new()).map_err(|m| (m, 0))?;
+        program.names.push((program.inputs[i].name.clone(), node));
+        nodes.insert(key, node);
+    }
+    let mut builder = Builder { graph, members, levels: &levels, shapes, program, nodes, leaves };
+    builder.build()?;
+    builder.outputs(&mut names)?;
+    if builder.program.nodes.len() > MOST {
+        return Err((format!("a program of more than {MOST} operations"), 0));
+    }
+    Ok(builder.finish(below7, lines))
+}
+
+/// What shapes the levels are, and the layout.
+fn layout(levels: &Levels, lanes: u32, partial_sums: bool, reduces: bool) -> (Vec<Shape>, Layout) {
+    let each = |i: usize| (levels.sizes[0] / levels.sizes[i]) as u32 * lanes;
+    match levels.sizes.len() {
+        0 | 1 => (vec![Shape::Elem], Layout { group: lanes, lanes, row: lanes }),
+        // Sums that are added over lanes later exist for rows only.
+        2 => {
+            let coarse = if reduces && !partial_sums { Shape::Group } else { Shape::Row };
+            (vec![Shape::Elem, coarse], Layout { group: each(1), lanes, row: each(1) })
+        }
+        _ => (vec![Shape::Elem, Shape::Group, Shape::Row], Layout { group: each(1), lanes, row: each(2) }),
+    }
+}
+
+/// A name of a register that program text can have and nothing else in the program has.
+fn unused(register: &str, names: &mut BTreeSet<String>) -> String {
+    let plain: String = register.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+    let plain =
+        if plain.starts_with(|c: char| c.is_ascii_alphabetic()) { plain } else { format!("v{plain}") };
+    let taken = |name: &String, names: &BTreeSet<String>| names.contains(name) || Op::is_name(name);
+    let mut name = plain.clone();
+    let mut next = 1;
+    while taken(&name, names) {
+        next += 1;
+        name = format!("{plain}_{next}");
+    }
+    names.insert(name.clone());
+    name
+}
+
+impl Builder<'_> {
+    fn key(&self, id: Id) -> Key {
+        self.members.class_of.get(&id).map_or(Key::Fixed(id), |c| Key::Class(*c))
+    }
+
+    fn shape(&self, class: usize) -> Shape {
+        self.shapes[self.levels.of[&class]]
+    }
+
+    fn operand(&mut self, id: Id) -> Result<usize, Misfit> {
+        let key = self.key(id);
+        if let Some(&node) = self.nodes.get(&key) {
+            return Ok(node);
+        }
+        match self.graph.nodes[id].number() {
+            Some(x) => {
+                let node = self.push(Op::Num(f64::from(x).to_bits()), Vec::new(), id)?;
+                self.nodes.insert(key, node);
+                Ok(node)
+            }
+            None => Err(("a value used before it is there".to_owned(), id)),
+        }
+    }
+
+    fn push(&mut self, op: Op, args: Vec<usize>, id: Id) -> Result<usize, Misfit> {
+        self.program.push(op, args).map_err(|message| (message, id))
+    }
+
+    fn build(&mut self) -> Result<(), Misfit> {
+        // By the first member: operands come first in the graph, so in the classes too.
+        let mut order: Vec<(Id, usize)> =
+            self.members.classes.iter().map(|(c, nodes)| (nodes[0], *c)).collect();
+        order.sort_unstable();
+        for (id, class) in order {
+            let node = match &self.graph.nodes[id].kind {
+                Kind::Leaf(..) | Kind::Number(_) => continue,
+                Kind::Op(op) => {
+                    let args: Result<Vec<usize>, Misfit> =
+                        self.graph.nodes[id].args.iter().map(|&a| self.operand(a)).collect();
+                    self.push(*op, args?, id)?
+                }
+                Kind::Shuffle(_) => return Err(("another lane's value outside a reduction".to_owned(), id)),
+                Kind::Reduce(op, _) => self.reduction(*op, id, class)?,
+            };
+            let (is, expected) = (self.program.shapes[node], self.shape(class));
+            if is != expected && !(is == Shape::Lane && expected == Shape::Group) {
+                return Err((format!("{is} where {expected} was expected"), id));
+            }
+            self.nodes.insert(Key::Class(class), node);
+        }
+        Ok(())
+    }
+
+    fn reduction(&mut self, op: Op, id: Id, class: usize) -> Result<usize, Misfit> {
+        let Kind::Reduce(_, hops) = &self.graph.nodes[id].kind else { return Err((String::new(), id)) };
+        let over_lanes = !hops.is_empty();
+        let to = self.shape(class);
+        let level = self.levels.of[&class];
+        let mut seen: BTreeSet<Key> = BTreeSet::new();
+        let mut total: Option<usize> = None;
+        for &a in &self.graph.nodes[id].args {
+            let node = self.operand(a)?;
+            let finer = match self.key(a) {
+                Key::Class(c) => self.levels.of[&c] < level,
+                Key::Fixed(_) => false,
+            };
+            let term = if finer {
+                // All members of a class are taken at once.
+                if !seen.insert(self.key(a)) {
+                    continue;
+                }
+                let reduce = match (op, to) {
+                    (Op::Max, Shape::Group) => Op::GroupMax,
+                    (Op::Max, _) => Op::RowMax,
+                    (_, Shape::Group) if over_lanes => Op::GroupSum,
+                    (_, Shape::Group) if self.joins_a_row_sum(id) => Op::LaneSum,
+                    (_, Shape::Group) if self.program.layout.lanes == 1 => Op::GroupSum,
+                    (_, Shape::Group) => Op::LaneSum,
+                    _ => Op::RowSum,
+                };
+                self.push(reduce, vec![node], a)?
+            } else {
+                node
+            };
+            total = Some(match total {
+                None => term,
+                Some(sum) => self.push(op, vec![sum, term], id)?,
+            });
+        }
+        total.ok_or_else(|| ("a reduction of nothing".to_owned(), id))
+    }
+
+    /// Whether a group's sum goes, through products alone, into a sum over the row.
+    fn joins_a_row_sum(&self, id: Id) -> bool {
+        let users: Vec<Id> = self
+            .members
+            .class_of
+            .keys()
+            .copied()
+            .filter(|u| self.graph.nodes[*u].args.contains(&id))
+            .collect();
+        !users.is_empty()
+            && users.iter().all(|&u| match self.graph.nodes[u].kind {
+                Kind::Reduce(Op::Add, _) => self.shape(self.members.class_of[&u]) == Shape::Row,
+                Kind::Op(Op::Mul) => self.joins_a_row_sum(u),
+                _ => false,
+            })
+    }
+
+    fn outputs(&mut self, names: &mut BTreeSet<String>) -> Result<(), Misfit> {
+        for (class, nodes) in &self.members.classes {
+            let is_leaf = matches!(self.graph.nodes[nodes[0]].kind, Kind::Leaf(..));
+            if is_leaf || !nodes.iter().any(|id| self.graph.outputs.contains(id)) {
+                continue;
+            }
+            let node = self.nodes[&Key::Class(*class)];
+            if self.program.shapes[node] == Shape::Lane {
+                return Err(("a lane's partial sum of a group leaves the piece".to_owned(), nodes[0]));
+            }
+            let name = unused(&self.graph.nodes[nodes[0]].register, names);
+            self.program.names.push((name.clone(), node));
+            self.program.outputs.push((name, node));
+        }
+        if self.program.outputs.is_empty() {
+            let id = self.members.class_of.keys().copied().next().unwrap_or(0);
+            return Err(("nothing of it is used".to_owned(), id));
+        }
+        Ok(())
+    }
+
+    fn finish(self, below7: &[Id], lines: (u32, u32)) -> Lifted {
+        let elements = self.levels.sizes.first().copied().unwrap_or(1) as f64;
+        let mut places: Vec<Vec<At>> = vec![Vec::new(); self.program.nodes.len()];
+        let mut compiled: HashMap<Op, f64> = HashMap::new();
+        let (mut shuffles, mut instructions) = (0.0, 0);
+        for (class, nodes) in &self.members.classes {
+            let Some(&node) = self.nodes.get(&Key::Class(*class)) else { continue };
+            for &id in nodes {
+                let n = &self.graph.nodes[id];
+                instructions += usize::from(is_work(n));
+                if !matches!(n.kind, Kind::Leaf(..)) {
+                    places[node].push(n.at);
+                }
+                for op in &n.price {
+                    *compiled.entry(*op).or_default() += 1.0 / elements;
+                }
+                if let Kind::Reduce(_, hops) = &n.kind {
+                    shuffles += hops.len() as f64 / elements;
+                }
+            }
+        }
+        // A reduction that is combined with more stands for the operand it reduces too.
+        for node in (0..places.len()).rev() {
+            for &a in &self.program.nodes[node].args {
+                if places[a].is_empty() && !matches!(self.program.nodes[a].op, Op::Num(_) | Op::Input(_)) {
+                    places[a] = places[node].clone();
+                }
+            }
+        }
+        for list in &mut places {
+            list.sort_unstable();
+            list.dedup();
+        }
+        let below7: BTreeSet<usize> = below7
+            .iter()
+            .filter_map(|id| self.nodes.get(&Key::Class(*self.members.class_of.get(id)?)).copied())
+            .collect();
+        let mut compiled: Vec<(Op, f64)> = compiled.into_iter().collect();
+        compiled.sort_unstable_by_key(|(op, _)| *op);
+        Lifted {
+            program: self.program.with_names_for_shared(),
+            places,
+            leaves: self.leaves,
+            compiled,
+            shuffles,
+            below7: below7.into_iter().collect(),
+            instructions,
+            first: lines.0,
+            last: lines.1,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! `kbt quant quantize` and `check` as scripts see them: codes, errors with their place, exit codes.
+#![allow(clippy::unwrap_used, reason = "a failed setup is a failed test")]
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+/// Exit code, standard output and standard error of `kbt quant ARGS` with this input.
+fn quant(args: &[&str], input: &str) -> (Option<i32>, String, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_kbt"))
+        .arg("quant")
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that refuses its options may end before it reads.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let out = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (out.status.code(), text(out.stdout), text(out.stderr))
+}
+
+/// The printed codes, on one line.
+fn codes(args: &[&str], input: &str) -> String {
+    let (code, out, err) = quant(args, input);
+    assert_eq!(code, Some(0), "{args:?}: {err}");
+    assert!(out.ends_with('\n') && !out.contains(' '), "one code a line: {out:?}");
+    out.lines().collect::<Vec<_>>().join(" ")
+}
+
+/// 1, -0, NaN, infinity, 464, 0.3.
+const INPUT: &str = "3f800000\n80000000\nffc00000\n7f800000\n43e80000\n3e99999a\n";
+
+#[test]
+fn every_format_and_mode_prints_one_code_a_line() {
+    for (args, expected) in [
+        (&["--to", "e2m1"][..], "02 08 07 07 07 01"),
+        (&["--to", "e2m3"], "08 20 1f 1f 1f 02"),
+        (&["--to", "e3m2"], "0c 20 1f 1f 1f 05"),
+        (&["--to", "e4m3"], "38 80 7f 7e 7e 2a"),
+        (&["--to", "e4m3", "--no-satfinite"], "38 80 7f 7f 7e 2a"),
+        (&["--to", "e4m3", "--relu"], "38 00 7f 7e 7e 2a"),
+        (&["--to", "e5m2"], "3c 80 7f 7b 5f 35"),
+        (&["--to", "ue8m0"], "7f 00 ff fe 87 7d"),
+        (&["--to", "ue8m0", "--rounding", "rp"], "7f 00 ff fe 88 7e"),
+        (&["--to", "bf16"], "3f80 8000 7fff 7f80 43e8 3e9a"),
+        (&["--to", "bf16", "--rounding", "rm"], "3f80 8000 7fff 7f80 43e8 3e99"),
+        (&["--to", "f16"], "3c00 8000 7fff 7c00 5f40 34cd"),
+        (&["--to", "f16", "--satfinite", "--rounding", "rz"], "3c00 8000 7fff 7bff 5f40 34cc"),
+    ] {
+        assert_eq!(codes(&[&["quantize", "--hex"], args].concat(), INPUT), expected, "{args:?}");
+    }
+    assert_eq!(codes(&["quantize", "--to", "e4m3"], "1.0\n-2.5\n"), "38 c2");
+    assert_eq!(quant(&["quantize", "--to", "e4m3", "--hex"], "").0, Some(0), "no input, no codes");
+}
+
+#[test]
+fn a_block_prints_its_scale_and_its_codes() {
+    // Greatest magnitude 6 with no scale for the tensor: scale 1, the values are the codes' own.
+    let ramp = ["0", "0.5", "1", "1.5", "2", "3", "4", "-6"].join("\n");
+    let sixteen = format!("{ramp}\n{ramp}\n");
+    let args = |block, rule| ["quantize", "--block", block, "--scale-rule", rule, "--tensor-amax", "0"];
+    for rule in ["te", "transformer-engine", "flashinfer", "torchao", "sage3"] {
+        assert_eq!(
+            codes(&args("nvfp4", rule), &sixteen),
+            "38 00 01 02 03 04 05 06 0f 00 01 02 03 04 05 06 0f"
+        );
+    }
+    let thirty_two = sixteen.repeat(2);
+    for rule in ["floor", "round-up", "ocp-floor", "rceil"] {
+        assert!(codes(&args("mxfp4", rule), &thirty_two).starts_with("7f 00 01 02 03 04 05 06 0f 00"));
+    }
+    // floor(log2 6) is 2 and e4m3 reaches 2^8: scale 2^-6, and 0.5 becomes 32.
+    assert!(codes(&args("mxfp8", "floor"), &thirty_two).starts_with("79 00 60 68"));
+}
+
+#[test]
+fn bad_input_names_its_line_and_what_is_accepted() {
+    for (args, input, expect) in [
+        (&["quantize", "--to", "e4m3", "--hex"][..], "3f800000\nzz\n", "-:2: `zz`"),
+        (&["quantize", "--to", "e4m3", "--hex"], "3f8000001\n", "-:1: `3f8000001`"),
+        (&["quantize", "--to", "e4m3"], "1\n\nx\n", "-:3: `x`"),
+        (&["quantize", "--to", "e4m4", "--hex"], "", "e5m2"),
+        (&["quantize", "--to", "e4m3", "--rounding", "rz"], "", "PTX has rn"),
+        (&["quantize", "--to", "bf16", "--rounding", "rp", "--relu"], "", "goes with rn and rz"),
+        (&["quantize", "--block", "mxfp4", "--scale-rule", "te"], "", "floor, round-up"),
+        (&["quantize", "--block", "nvfp4", "--scale-rule", "fast"], "", "torchao"),
+        (&["quantize", "--block", "nvfp4", "--scale-rule", "te"], "1\n", "16-element blocks"),
+        (&["quantize", "--block", "nvfp4", "--scale-rule", "te", "--tensor-amax=-1"], "", "from 0 up"),
+        (&["quantize"], "", "--to"),
+        (&["check", "-"], "schema: kbt.scheme/1\nname: x\nelement: e2m9\noffset_log2: 0\n", "e2m9"),
+    ] {
+        let (code, out, err) = quant(args, input);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{args:?}: {err}");
+        assert!(err.contains(expect), "{args:?}: {err}");
+    }
+}
+
+#[test]
+fn a_scheme_that_overflows_fails_the_check() {
+    let scheme = |offset| {
+        format!(
+            "schema: kbt.scheme/1\nname: x\nelement: e4m3\noffset_log2: {offset}\nrescale_threshold_log2: 4\n"
+        )
+    };
+    let (code, out, _) = quant(&["check", "-"], &scheme(8));
+    assert_eq!(code, Some(1));
+    assert!(out.contains("DOES NOT FIT") && out.contains("89 %"), "{out}");
+    assert_eq!(quant(&["check", "-"], &scheme(4)).0, Some(0));
+}
