@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiffOutcome {
-    /// Always `kbt.sass/1`.
+    /// Always `kbt.sass.diff/1`.
     pub schema: String,
     /// Functions that both have.
     pub functions: Vec<FunctionDiff>,
@@ -47,7 +47,7 @@ pub fn diff_listings(a: &Listing, b: &Listing, selected: impl Fn(&str) -> bool) 
     }
     let rest = right.into_iter().filter(|i| !used[*i]);
     DiffOutcome {
-        schema: crate::outcome::SCHEMA.to_owned(),
+        schema: "kbt.sass.diff/1".to_owned(),
         functions,
         only_in_a,
         only_in_b: rest.map(|i| b.functions[i].name.clone()).collect(),

@@ -99,7 +99,7 @@ impl fmt::Display for GateFinding {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GateReport {
-    /// Always `kbt.sass/1`.
+    /// Always `kbt.sass.gate/1`.
     pub schema: String,
     /// How the counts of the baseline are known.
     pub baseline: kbt_evidence::Provenance,
@@ -184,7 +184,7 @@ pub fn gate(baseline: &MetricsOutcome, now: &MetricsOutcome, tolerance: &Toleran
     let known: BTreeSet<_> = baseline.functions.iter().map(|f| (&f.name, f.arch)).collect();
     let new = now.functions.iter().filter(|f| !ignored(&f.name) && !known.contains(&(&f.name, f.arch)));
     GateReport {
-        schema: crate::outcome::SCHEMA.to_owned(),
+        schema: "kbt.sass.gate/1".to_owned(),
         baseline: baseline.provenance.clone(),
         provenance: now.provenance.clone(),
         compared,
@@ -229,6 +229,7 @@ fn compare(old: &Section, new: &Section, place: &str, tolerance: &Tolerance, out
         );
         find(GateRule::Interleave, message, percent(before.transitions, after.transitions));
     }
+    let mut out_of_reach = None;
     let mut beyond = |rule, what: &str, was: u64, is: u64, limit: f64| {
         if percent(was, is).abs() > limit {
             find(rule, format!("{what} {was} -> {is}"), percent(was, is));
@@ -248,6 +249,10 @@ fn compare(old: &Section, new: &Section, place: &str, tolerance: &Tolerance, out
     }
     if let (Some(was), Some(is)) = (old.issue.stall_cycles, new.issue.stall_cycles) {
         beyond(GateRule::Stalls, "cycles of stalls", was, is, tolerance.stalls_percent);
+    } else if old.issue.stall_cycles.is_some() && old.instructions > 0 {
+        // A check that falls away unseen is no check.
+        let message = "the baseline has stall counts and this listing has none: it needs its encoding (-hex)";
+        out_of_reach = Some(message.to_owned());
     }
     let limit = tolerance.instructions_percent;
     beyond(GateRule::Instructions, "instructions", old.instructions, new.instructions, limit);
@@ -259,6 +264,14 @@ fn compare(old: &Section, new: &Section, place: &str, tolerance: &Tolerance, out
         if was.abs_diff(is) > 2 {
             beyond(GateRule::Pipe, &format!("instructions on {pipe}"), was, is, limit);
         }
+    }
+    if let Some(message) = out_of_reach {
+        out.push(GateFinding {
+            rule: GateRule::Stalls,
+            place: place.to_owned(),
+            message,
+            change_percent: 100.0,
+        });
     }
     for part in old.regions.iter().chain(&old.loops) {
         let now = new.regions.iter().chain(&new.loops).find(|p| p.name == part.name && p.kind == part.kind);

@@ -12,6 +12,8 @@ use std::fmt::Write as _;
 /// Registers of a scheduler, and the step in which they are given to a thread.
 const REGISTERS_PER_SCHEDULER: u32 = 16 * 1024;
 const REGISTER_STEP: u32 = 8;
+/// Cycles over the lower bound from which on latency, not a resource, is what binds.
+const EXPOSED: f64 = 1.5;
 /// Warps that a scheduler can hold.
 const MOST_WARPS: u32 = 16;
 
@@ -63,8 +65,11 @@ pub struct CyclesRow {
     pub cycles: f64,
     /// No order of the same instructions takes less.
     pub lower_bound: f64,
-    /// The resource that the lower bound comes from.
+    /// What binds: the resource that the lower bound comes from, or, where the cycles are far above it, the latency that
+    /// too few warps leave exposed.
     pub binding: String,
+    /// The resource that the lower bound comes from.
+    pub bound_by: String,
     /// Cycles over the lower bound, less one.
     pub headroom_percent: f64,
     /// Each resource's own cycles.
@@ -176,14 +181,16 @@ fn model(
 
 fn row(model: &LoopModel, warps: u32) -> CyclesRow {
     let limits = model.limits(warps);
-    let (binding, lower_bound) = limits.binding();
+    let (bound_by, lower_bound) = limits.binding();
     // The simulation ends where its last trip ends: it may look a fraction shorter than the bound.
     let cycles = model.cycles(warps).max(lower_bound);
+    let exposed = cycles > lower_bound * EXPOSED;
     CyclesRow {
+        binding: if exposed { "exposed latency".to_owned() } else { bound_by.clone() },
+        bound_by,
         warps,
         cycles,
         lower_bound,
-        binding,
         headroom_percent: if lower_bound > 0.0 { 100.0 * (cycles / lower_bound - 1.0) } else { 0.0 },
         limits,
     }
@@ -232,7 +239,15 @@ impl CyclesOutcome {
                 let _ = writeln!(
                     text,
                     "{:>8} {:>10.1} {:>12.1} {:>8.1} %  {}",
-                    r.warps, r.cycles, r.lower_bound, r.headroom_percent, r.binding
+                    r.warps,
+                    r.cycles,
+                    r.lower_bound,
+                    r.headroom_percent,
+                    if r.binding == r.bound_by {
+                        r.binding.clone()
+                    } else {
+                        format!("{}, then {}", r.binding, r.bound_by)
+                    }
                 );
             }
             for note in &l.assumptions {

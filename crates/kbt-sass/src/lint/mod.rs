@@ -71,7 +71,7 @@ impl fmt::Display for Finding {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LintOutcome {
-    /// Always `kbt.sass/1`.
+    /// Always `kbt.sass.lint/1`.
     pub schema: String,
     /// How the listing is known; it covers the counts.
     pub provenance: Provenance,
@@ -94,7 +94,7 @@ impl LintOutcome {
         let all = findings.into_iter().chain(ptx.findings);
         let (left_out, findings): (Vec<_>, Vec<_>) = all.partition(|f| allowed.contains(&f.rule));
         Self {
-            schema: crate::outcome::SCHEMA.to_owned(),
+            schema: "kbt.sass.lint/1".to_owned(),
             provenance,
             findings,
             allowed: left_out.len() as u64,
@@ -111,6 +111,7 @@ impl LintOutcome {
         out.extend(self.notes.iter().map(|n| format!("note: {n}\n")));
         match (self.findings.len(), self.allowed) {
             (0, 0) => out += "no findings\n",
+            (1, 0) => out += "1 finding\n",
             (n, 0) => out += &format!("{n} findings\n"),
             (n, allowed) => out += &format!("{n} findings, and {allowed} of rules that are allowed\n"),
         }

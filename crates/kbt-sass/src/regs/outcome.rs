@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RegsOutcome {
-    /// Always `kbt.sass/1`.
+    /// Always `kbt.sass.regs/1`.
     pub schema: String,
     /// The target.
     pub arch: Arch,
@@ -100,7 +100,7 @@ pub struct RefusedSetting {
 impl RegsOutcome {
     pub(super) fn new(arch: Arch) -> Self {
         Self {
-            schema: crate::outcome::SCHEMA.to_owned(),
+            schema: "kbt.sass.regs/1".to_owned(),
             arch,
             swept: String::new(),
             plans: Vec::new(),

@@ -10,7 +10,7 @@ use crate::output::{Failure, Format, Outcome, print};
 use input::{InputArgs, Loaded};
 use kbt_sass::metrics::{self, MeasureOptions, Selection};
 use kbt_sass::outcome::{DiffOutcome, MetricsOutcome};
-use kbt_sass::{Listing, ProblemKind, Unit};
+use kbt_sass::{Listing, Problem, ProblemKind, Unit};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -173,8 +173,9 @@ fn diff(args: DiffArgs) -> Outcome {
 
 /// A check over half a kernel proves nothing: a listing that breaks off is no input for one.
 fn whole(file: &std::path::Path, listing: &Listing) -> Result<(), Failure> {
-    let broken = listing.problems.iter().find(|p| p.kind == ProblemKind::Truncated);
+    let harmless = |p: &&Problem| matches!(p.kind, ProblemKind::UnknownMnemonic | ProblemKind::Empty);
+    let broken = listing.problems.iter().find(|p| !harmless(p));
     broken.map_or(Ok(()), |problem| {
-        Err(Failure::input(format!("{}: {problem}; expected a whole listing", file.display())))
+        Err(Failure::input(format!("{}: {problem}; expected a listing that is whole and understood in full (`kbt sass metrics` lists all problems)", file.display())))
     })
 }

@@ -128,7 +128,16 @@ pub(crate) fn run(args: Args) -> Outcome {
                 let mut source = reading.open(file)?;
                 analyse(source.as_mut(), &options(file)).map_err(failure)
             };
-            let mut diff = diff(&read(&a)?, &read(&b)?);
+            let (left, right) = (read(&a)?, read(&b)?);
+            // Half a trace passes no gate.
+            for (file, outcome) in [(&a, &left), (&b, &right)] {
+                let cut = outcome.problems.iter().find(|p| p.kind == kbt_trace::ProblemKind::Truncated);
+                if let (Some(_), false) = (cut, gate.is_empty()) {
+                    let why = "the file ends early; a gate needs a whole trace";
+                    return Err(Failure::input(format!("{}: {why}", file.display())));
+                }
+            }
+            let mut diff = diff(&left, &right);
             diff.judge(&gate)?;
             print(format, &diff, |diff| diff.render_text())?;
             diff.violations.iter().for_each(|violation| eprintln!("kbt: {violation}"));

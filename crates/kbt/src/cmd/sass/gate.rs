@@ -1,7 +1,7 @@
 //! `kbt sass gate`.
 
 use super::input::{self, InputArgs};
-use crate::output::{Failure, Format, Outcome, emit, print};
+use crate::output::{Failure, Format, Outcome, print};
 use kbt_sass::metrics::{self, Measure, MeasureOptions, Selection};
 use kbt_sass::outcome::MetricsOutcome;
 use kbt_sass::{GateReport, Tolerance};
@@ -48,7 +48,7 @@ pub(super) fn run(args: GateArgs) -> Outcome {
         return Err(Failure::input(format!("{}: nothing in the listing is selected", args.file.display())));
     }
     if args.write {
-        return write(&now, &args.baseline);
+        return write(&now, &args.baseline, args.format);
     }
     let mut baseline = read_baseline(&args.baseline)?;
     baseline.functions.retain(|f| function.as_ref().is_none_or(|p| p.is_match(&f.name)));
@@ -80,11 +80,11 @@ fn same_units(path: &Path, baseline: &MetricsOutcome, now: &(String, String)) ->
     })
 }
 
-fn write(now: &MetricsOutcome, path: &Path) -> Outcome {
+fn write(now: &MetricsOutcome, path: &Path, format: Format) -> Outcome {
     let mut text = serde_json::to_string_pretty(now)?;
     text.push('\n');
     std::fs::write(path, text).map_err(|e| Failure::input(format!("{}: {e}", path.display())))?;
-    emit(&format!("{}: {} functions written", path.display(), now.functions.len()))
+    print(format, now, |now| format!("{}: {} functions written", path.display(), now.functions.len()))
 }
 
 fn read_baseline(path: &Path) -> Result<MetricsOutcome, Failure> {
@@ -108,5 +108,19 @@ fn tolerance(path: Option<&Path>) -> Result<Tolerance, Failure> {
     let Some(path) = path else { return Ok(Tolerance::default()) };
     let text =
         std::fs::read_to_string(path).map_err(|e| Failure::input(format!("{}: {e}", path.display())))?;
-    serde_yaml::from_str(&text).map_err(|e| Failure::input(format!("{}: {e}", path.display())))
+    let tolerance: Tolerance =
+        serde_yaml::from_str(&text).map_err(|e| Failure::input(format!("{}: {e}", path.display())))?;
+    let percents = [
+        ("transitions_percent", tolerance.transitions_percent),
+        ("instructions_percent", tolerance.instructions_percent),
+        ("stalls_percent", tolerance.stalls_percent),
+        ("operations_percent", tolerance.operations_percent),
+    ];
+    match percents.iter().find(|(_, value)| !(*value >= 0.0)) {
+        Some((name, value)) => Err(Failure::input(format!(
+            "{}: {name}: {value} is no tolerance; expected 0 or more",
+            path.display()
+        ))),
+        None => Ok(tolerance),
+    }
 }

@@ -136,6 +136,11 @@ impl Read for Piped {
 }
 
 impl Loaded {
+    /// Whether the input was PTX.
+    pub(super) fn is_ptx(&self) -> bool {
+        self.ptx.is_some()
+    }
+
     fn new(listing: impl Read + 'static, origin: String) -> Self {
         Self {
             listing: RefCell::new(Box::new(listing)),

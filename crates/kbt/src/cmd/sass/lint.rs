@@ -27,7 +27,14 @@ pub(super) fn run(args: LintArgs) -> Outcome {
     let (listing, loaded) = super::listing(&args.file, &args.input)?;
     super::whole(&args.file, &listing)?;
     let findings = kbt_sass::lint(&listing);
-    let outcome = LintOutcome::new(findings, loaded.lint()?, &args.allow, metrics::provenance(&listing));
+    let mut ptx = loaded.lint()?;
+    if !loaded.is_ptx() {
+        ptx.notes.push(
+            "not looked at, which only PTX shows: missing-proxy-fence, handoff-short, and what ptxas remarks"
+                .to_owned(),
+        );
+    }
+    let outcome = LintOutcome::new(findings, ptx, &args.allow, metrics::provenance(&listing));
     print(args.format, &outcome, LintOutcome::render_text)?;
     if outcome.findings.is_empty() { Ok(ExitCode::SUCCESS) } else { Err(Failure::Gate) }
 }

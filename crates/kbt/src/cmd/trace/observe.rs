@@ -3,7 +3,7 @@
 use super::{failure, options};
 use crate::output::{Failure, Format, Outcome, print};
 use kbt_evidence::{Figure, Unit};
-use kbt_target::{LaunchRequest, Launcher, ProcessLauncher, Target, TraceLevel, check};
+use kbt_target::{LaunchRequest, Launcher, ProcessLauncher, Status, Target, TraceLevel, check};
 use kbt_trace::observe::{DEFAULT_LIMIT_PERCENT, ObserverReport, alternate};
 use kbt_trace::outcome::TraceOutcome;
 use kbt_trace::{AnalyseOptions, CleanRun, Input, Level, ReadOptions, analyse};
@@ -78,6 +78,9 @@ pub(super) fn run(args: Args) -> Outcome {
                 LaunchRequest { trace: recording.map(|l| (l, out)), ..LaunchRequest::timed(setting.clone()) };
             launcher.cool_down(target.limits.cooldown_s);
             let launch = launcher.launch(&request);
+            if let Status::Refused { reason } = &launch.status {
+                return Err(Failure::Refused(format!("{} at level {level}: {reason}", target.name)));
+            }
             let Some(sample) = launch.sample().filter(|_| launch.is_ok()) else {
                 return Err(Failure::input(format!(
                     "{} at level {level}: {}\n{}",
