@@ -60,16 +60,29 @@ pub enum Violation {
         integers: Integers,
     },
     /// One chunk or one tile cannot be split.
-    #[error("a split needs at least 2 chunks and 2 tiles; here are {chunks} and {tiles}")]
+    #[error("{chunks} chunks and {tiles} tiles cannot be split; accepted: at least 2 of each")]
     NothingToSplit {
         /// Chunks as set.
         chunks: u32,
         /// Tiles as set.
         tiles: u32,
     },
-    /// The denominator is 0.
-    #[error("the denominator of the split is 0")]
-    NoFraction,
+    /// The first part is nothing or everything.
+    #[error("{num}/{den} is no split; accepted: a fraction above 0 and below 1")]
+    NotAFraction {
+        /// Numerator as set.
+        num: u32,
+        /// Denominator as set.
+        den: u32,
+    },
+}
+
+impl Violation {
+    /// Whether the numbers describe no split at all, so that there is nothing to round and compare.
+    #[must_use]
+    pub const fn is_no_split(&self) -> bool {
+        !matches!(self, Self::ReadsUnwritten { .. })
+    }
 }
 
 struct Percent(u32, u32);
@@ -85,8 +98,8 @@ impl fmt::Display for Percent {
 /// # Errors
 /// The way in which it breaks it.
 pub fn check(num: u32, den: u32, chunks: u32, tiles: u32) -> Result<Integers, Violation> {
-    if den == 0 {
-        return Err(Violation::NoFraction);
+    if num == 0 || num >= den {
+        return Err(Violation::NotAFraction { num, den });
     }
     let (Some(first_chunks), Some(first_tiles)) = (first(chunks, num, den), first(tiles, num, den)) else {
         return Err(Violation::NothingToSplit { chunks, tiles });
@@ -107,18 +120,24 @@ pub fn legal(chunks: u32, tiles: u32) -> Vec<Integers> {
         .collect()
 }
 
-/// The answer of `kbt split contract`.
+/// The schema that contract reports state.
+pub const CONTRACT_SCHEMA: &str = "kbt.split.contract/1";
+
+/// The answer of `kbt split contract`: `kbt.split.contract/1`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContractReport {
+    /// Always [`CONTRACT_SCHEMA`].
+    pub schema: String,
     /// Numerator asked about.
     pub num_count: u32,
     /// Denominator asked about.
     pub den_count: u32,
     /// Whether the setting may run.
     pub holds: bool,
-    /// What it rounds to, where it can be split at all.
-    pub integers: Option<Integers>,
+    /// What it rounds to.
+    pub integers: Integers,
     /// Why it may not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub violation: Option<String>,
     /// Fractions of small denominators that hold at these counts, as `num/den`.
     pub legal: Vec<String>,
@@ -128,42 +147,47 @@ pub struct ContractReport {
 
 impl ContractReport {
     /// Checks a setting and says what would hold instead.
-    #[must_use]
-    pub fn new(num: u32, den: u32, chunks: u32, tiles: u32, provenance: Provenance) -> Self {
-        let answer = check(num, den, chunks, tiles);
-        let integers = match answer {
-            Ok(integers) | Err(Violation::ReadsUnwritten { integers, .. }) => Some(integers),
-            Err(_) => None,
+    ///
+    /// # Errors
+    /// Where the numbers describe no split: `num` is 0 or not below `den`, or fewer than 2 chunks or tiles.
+    pub fn new(
+        num: u32,
+        den: u32,
+        chunks: u32,
+        tiles: u32,
+        provenance: Provenance,
+    ) -> Result<Self, Violation> {
+        let (integers, violation) = match check(num, den, chunks, tiles) {
+            Ok(integers) => (integers, None),
+            Err(violation @ Violation::ReadsUnwritten { integers, .. }) => {
+                (integers, Some(violation.to_string()))
+            }
+            Err(no_split) => return Err(no_split),
         };
         let small = [2, 4, 8].into_iter().flat_map(|d| (1..d).step_by(2).map(move |n| (n, d)));
         let legal = small.filter(|(n, d)| check(*n, *d, chunks, tiles).is_ok());
-        Self {
+        Ok(Self {
+            schema: CONTRACT_SCHEMA.to_owned(),
             num_count: num,
             den_count: den,
-            holds: answer.is_ok(),
+            holds: violation.is_none(),
             integers,
-            violation: answer.err().map(|v| v.to_string()),
+            violation,
             legal: legal.map(|(n, d)| format!("{n}/{d}")).collect(),
             provenance,
-        }
+        })
     }
 }
 
 impl fmt::Display for ContractReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (num, den) = (self.num_count, self.den_count);
-        match (&self.violation, &self.integers) {
-            (None, Some(integers)) => return write!(f, "{num}/{den} holds: {integers}"),
-            (Some(violation), Some(i)) => {
-                let Integers { first_chunks, chunks, first_tiles, tiles } = i;
-                writeln!(
-                    f,
-                    "{num}/{den} violates the contract: {first_chunks}/{chunks} < {first_tiles}/{tiles}"
-                )?;
-                writeln!(f, "{violation}, and so reads what is not written yet")?;
-            }
-            (violation, None) => writeln!(f, "{}", violation.as_deref().unwrap_or("no split"))?,
-        }
+        let Integers { first_chunks, chunks, first_tiles, tiles } = self.integers;
+        let Some(violation) = &self.violation else {
+            return write!(f, "{num}/{den} holds: {}", self.integers);
+        };
+        writeln!(f, "{num}/{den} violates the contract: {first_chunks}/{chunks} < {first_tiles}/{tiles}")?;
+        writeln!(f, "{violation}, and so reads what is not written yet")?;
         if self.legal.is_empty() {
             write!(f, "no small fraction holds at these counts")
         } else {
@@ -209,8 +233,11 @@ mod tests {
 
     #[test]
     fn the_ends_are_clamped_and_what_cannot_be_split_is_refused() {
-        check_pair(0, 4, 4, 8, Some((1, 1)), true);
-        check_pair(9, 4, 8, 4, Some((7, 3)), true);
+        check_pair(1, 8, 4, 4, Some((1, 1)), true);
+        check_pair(7, 8, 8, 4, Some((7, 3)), true);
+        check_pair(0, 4, 4, 8, None, false);
+        check_pair(4, 4, 8, 4, None, false);
+        check_pair(9, 4, 8, 4, None, false);
         check_pair(1, 2, 1, 8, None, false);
         check_pair(1, 2, 8, 1, None, false);
         check_pair(1, 0, 4, 8, None, false);
@@ -228,7 +255,7 @@ mod tests {
     #[test]
     fn a_report_names_both_rounded_fractions_and_what_would_hold() {
         let given = Provenance::given("--num, --den, --chunks, --tiles");
-        let report = ContractReport::new(7, 8, 4, 8, given.clone());
+        let report = ContractReport::new(7, 8, 4, 8, given.clone()).unwrap();
         insta::assert_snapshot!(report.to_string(), @"
         7/8 violates the contract: 3/4 < 7/8
         7/8 rounds to 3/4 of the chunks but 7/8 of the tiles: the producer signals first when 75% of the tile is stored, the consumer then starts on 87.5% of it, and so reads what is not written yet
@@ -236,10 +263,18 @@ mod tests {
         ");
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(kbt_evidence::audit::uncovered_numbers(&json), Vec::<String>::new());
+        assert_eq!((report.schema.as_str(), report.holds), ("kbt.split.contract/1", false));
         assert_eq!(
-            ContractReport::new(3, 4, 4, 8, given.clone()).to_string(),
+            ContractReport::new(3, 4, 4, 8, given.clone()).unwrap().to_string(),
             "3/4 holds: 3/4 chunks, 6/8 tiles"
         );
-        assert!(ContractReport::new(1, 2, 1, 8, given).to_string().contains("at least 2 chunks"));
+        let refused = |num, den, chunks| {
+            let violation = ContractReport::new(num, den, chunks, 8, given.clone()).unwrap_err();
+            assert!(violation.is_no_split());
+            violation.to_string()
+        };
+        assert_eq!(refused(1, 2, 1), "1 chunks and 8 tiles cannot be split; accepted: at least 2 of each");
+        assert_eq!(refused(8, 8, 4), "8/8 is no split; accepted: a fraction above 0 and below 1");
+        assert_eq!(refused(1, 0, 4), "1/0 is no split; accepted: a fraction above 0 and below 1");
     }
 }

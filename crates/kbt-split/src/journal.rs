@@ -4,9 +4,11 @@
 //! and ignored on reading. Appending takes a lock on the file, so that points run by other processes of the
 //! same sweep may be added meanwhile.
 
+use crate::error::SweepError;
 use crate::record::{Confirmation, Record};
-use crate::sweep::SweepError;
+use kbt_target::Sample;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -20,7 +22,30 @@ pub const JOURNAL_SCHEMA: &str = "kbt.split.journal/1";
 enum Line {
     Header { schema: String, spec_digest: String },
     Point(Box<Record>),
+    Screened(Box<Record>),
+    Probe(Probe),
     Confirmation(Box<Confirmation>),
+}
+
+/// A run of the baseline between points that are screened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Probe {
+    /// The GPU that the worker held, where one was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<String>,
+    /// Its time.
+    pub sample: Sample,
+    /// Wall-clock seconds of its process and rest.
+    pub elapsed_s: f64,
+}
+
+/// A step of the screening.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Glance {
+    /// The baseline ran.
+    Probe(Probe),
+    /// The point of this index ran.
+    Screened(usize),
 }
 
 /// What a journal holds. Where a point is there twice (two engines ran it at once), the first counts.
@@ -30,6 +55,10 @@ pub struct Entries {
     pub records: Vec<Record>,
     /// The confirmations.
     pub confirmations: Vec<Confirmation>,
+    /// The points that were screened, each as far as one process brings it.
+    pub screened: Vec<Record>,
+    /// The steps of the screening in their order.
+    pub trail: Vec<Glance>,
 }
 
 impl Entries {
@@ -37,6 +66,28 @@ impl Entries {
     #[must_use]
     pub fn record(&self, index: usize) -> Option<&Record> {
         self.records.iter().find(|r| r.index == index)
+    }
+
+    /// Seconds of processes and rests on devices, all workers together.
+    #[must_use]
+    pub fn device_s(&self) -> f64 {
+        // A screened point that went on has two records, of different processes; one that did not has the same twice.
+        let went_on = |r: &&Record| self.record(r.index).is_none_or(|r| r.screened_ratio.is_none());
+        let screened = self.screened.iter().filter(went_on).map(|r| r.elapsed_s);
+        let probes = self.trail.iter().filter_map(|g| match g {
+            Glance::Probe(probe) => Some(probe.elapsed_s),
+            Glance::Screened(_) => None,
+        });
+        let compared = self.records.iter().map(|r| r.elapsed_s);
+        let confirmed = self.confirmations.iter().map(|c| c.elapsed_s);
+        compared.chain(screened).chain(probes).chain(confirmed).sum()
+    }
+
+    pub(crate) fn add_screened(&mut self, record: Record) {
+        if !self.screened.iter().any(|r| r.index == record.index) {
+            self.trail.push(Glance::Screened(record.index));
+            self.screened.push(record);
+        }
     }
 
     fn take(&mut self, line: Line) {
@@ -47,6 +98,8 @@ impl Entries {
                     self.records.push(*record);
                 }
             }
+            Line::Screened(record) => self.add_screened(*record),
+            Line::Probe(probe) => self.trail.push(Glance::Probe(probe)),
             Line::Confirmation(c) => self.confirmations.push(*c),
         }
     }
@@ -57,6 +110,10 @@ impl Entries {
 pub struct Journal {
     file: File,
     path: PathBuf,
+    /// How much of the file this process knows; always whole lines.
+    known: u64,
+    /// The points that have their line there.
+    points: BTreeSet<usize>,
 }
 
 impl Journal {
@@ -66,26 +123,52 @@ impl Journal {
     /// Where it belongs to another spec, or a line other than the last cannot be read.
     pub fn open(path: &Path, spec_digest: &str) -> Result<(Self, Entries), SweepError> {
         let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-        let mut journal = Self { file: open.map_err(SweepError::io(path))?, path: path.to_owned() };
+        let file = open.map_err(SweepError::io(path))?;
+        let mut journal = Self { file, path: path.to_owned(), known: 0, points: BTreeSet::new() };
         let entries = journal.locked(|j| {
-            let text = j.mended()?;
+            let text = j.unread()?;
             if text.is_empty() {
                 let header =
                     Line::Header { schema: JOURNAL_SCHEMA.to_owned(), spec_digest: spec_digest.to_owned() };
                 j.write(&header)?;
                 return Ok(Entries::default());
             }
-            read(&text, path, Some(spec_digest))
+            let entries = read(&text, path, Some(spec_digest))?;
+            j.points.extend(entries.records.iter().map(|r| r.index));
+            Ok(entries)
         })?;
         Ok((journal, entries))
     }
 
-    /// Appends a finished point; it is on the disk when this returns.
+    /// Appends a finished point; it is on the disk when this returns. Where another process has finished the same
+    /// point meanwhile, its line stays the only one, and the answer is `false`.
     ///
     /// # Errors
     /// Where the file system refuses.
-    pub fn point(&mut self, record: &Record) -> Result<(), SweepError> {
-        self.append(&Line::Point(Box::new(record.clone())))
+    pub fn point(&mut self, record: &Record) -> Result<bool, SweepError> {
+        self.locked(|j| {
+            j.catch_up()?;
+            if !j.points.insert(record.index) {
+                return Ok(false);
+            }
+            j.write(&Line::Point(Box::new(record.clone()))).map(|()| true)
+        })
+    }
+
+    /// Appends a screened point; it is on the disk when this returns.
+    ///
+    /// # Errors
+    /// Where the file system refuses.
+    pub fn screened(&mut self, record: &Record) -> Result<(), SweepError> {
+        self.append(&Line::Screened(Box::new(record.clone())))
+    }
+
+    /// Appends a run of the baseline between screened points; it is on the disk when this returns.
+    ///
+    /// # Errors
+    /// Where the file system refuses.
+    pub fn probe(&mut self, probe: &Probe) -> Result<(), SweepError> {
+        self.append(&Line::Probe(probe.clone()))
     }
 
     /// Appends a confirmation; it is on the disk when this returns.
@@ -98,7 +181,7 @@ impl Journal {
 
     fn append(&mut self, line: &Line) -> Result<(), SweepError> {
         self.locked(|j| {
-            j.mended()?;
+            j.catch_up()?;
             j.write(line)
         })
     }
@@ -110,18 +193,34 @@ impl Journal {
         done.and_then(|value| unlocked.map(|()| value))
     }
 
-    /// Cuts off a torn last line, leaves the position at the end, and gives the text.
-    fn mended(&mut self) -> Result<String, SweepError> {
+    /// Takes note of the points that other processes have finished meanwhile.
+    fn catch_up(&mut self) -> Result<(), SweepError> {
+        /// What is asked of another's line.
+        #[derive(Deserialize)]
+        struct Key {
+            kind: String,
+            index: Option<usize>,
+        }
+        let text = self.unread()?;
+        // A line that cannot be read is refused, by its number, where the whole journal is.
+        let keys = text.lines().filter_map(|line| serde_json::from_str::<Key>(line).ok());
+        self.points.extend(keys.filter(|k| k.kind == "point").filter_map(|k| k.index));
+        Ok(())
+    }
+
+    /// Cuts off a torn last line, leaves the position at the end, and gives the lines that this process has not seen.
+    fn unread(&mut self) -> Result<String, SweepError> {
         let io = SweepError::io(&self.path);
         let mut bytes = Vec::new();
-        self.file.seek(SeekFrom::Start(0)).map_err(&io)?;
+        self.file.seek(SeekFrom::Start(self.known)).map_err(&io)?;
         self.file.read_to_end(&mut bytes).map_err(&io)?;
         let whole = whole_lines(&bytes);
+        self.known += whole as u64;
         if whole < bytes.len() {
-            self.file.set_len(whole as u64).map_err(&io)?;
+            self.file.set_len(self.known).map_err(&io)?;
             bytes.truncate(whole);
         }
-        self.file.seek(SeekFrom::Start(whole as u64)).map_err(&io)?;
+        self.file.seek(SeekFrom::Start(self.known)).map_err(&io)?;
         String::from_utf8(bytes)
             .map_err(|e| SweepError::Content { file: self.path.clone(), problem: e.to_string() })
     }
@@ -132,6 +231,7 @@ impl Journal {
         text.push('\n');
         // One write, then one sync: a reader sees the whole line or a torn last one, never a hole.
         self.file.write_all(text.as_bytes()).map_err(SweepError::io(&self.path))?;
+        self.known += text.len() as u64;
         self.file.sync_data().map_err(SweepError::io(&self.path))
     }
 }
@@ -179,22 +279,15 @@ fn read(text: &str, path: &Path, spec_digest: Option<&str>) -> Result<Entries, S
 mod tests {
     use super::*;
     use crate::record::Ending;
-    use kbt_target::{Report, Setting};
+    use kbt_target::Setting;
 
     fn record(index: usize) -> Record {
+        let setting = Setting::default().with("N", index.to_string());
         Record {
-            index,
-            setting: Setting::default().with("N", index.to_string()),
             ending: Ending::Timed,
-            check: None,
-            against: None,
-            comparison: None,
-            samples: Vec::new(),
-            report: Report::default(),
             environment: [("N".to_owned(), index.to_string())].into(),
-            gpu: None,
             elapsed_s: 0.5,
-            date: "2026-11-30".into(),
+            ..Record::unmeasured(index, setting, String::new())
         }
     }
 
@@ -207,7 +300,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("j");
         let (mut journal, _) = Journal::open(&path, "d").unwrap();
-        (0..3).for_each(|i| journal.point(&record(i)).unwrap());
+        (0..3).for_each(|i| assert!(journal.point(&record(i)).unwrap()));
         drop(journal);
         let bytes = std::fs::read(&path).unwrap();
         for cut in 0..=bytes.len() {
@@ -221,13 +314,26 @@ mod tests {
     }
 
     #[test]
+    fn a_point_has_one_line_however_many_processes_finish_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j");
+        let mut journals = [0, 1].map(|_| Journal::open(&path, "d").unwrap().0);
+        let wrote = journals.each_mut().map(|j| j.point(&Record { elapsed_s: 1.0, ..record(5) }).unwrap());
+        assert_eq!(wrote, [true, false]);
+        journals[1].screened(&record(6)).unwrap();
+        assert!(journals[0].point(&record(6)).unwrap(), "a screened point is not a finished one");
+        let entries = load(&path).unwrap();
+        assert_eq!((indices(&entries), entries.screened.len()), (vec![5, 6], 1));
+        // Point 6 was screened and then compared: both took time.
+        assert_eq!(entries.device_s(), 1.0 + 0.5 + 0.5);
+    }
+
+    #[test]
     fn damage_before_the_end_another_spec_and_no_header_are_refused_by_line() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("j");
         let (mut journal, _) = Journal::open(&path, "d").unwrap();
         journal.point(&record(0)).unwrap();
-        journal.point(&record(0)).unwrap();
-        assert_eq!(indices(&load(&path).unwrap()), [0], "the first of two counts");
         let error = Journal::open(&path, "other").unwrap_err().to_string();
         assert!(error.contains("line 1") && error.contains("another spec.json"), "{error}");
         let text = std::fs::read_to_string(&path).unwrap();

@@ -9,27 +9,37 @@
 //! What lives elsewhere: the target file, its processes and the timing of one pair (kbt-target); whether outputs
 //! are right (kbt-validate, through the trait).
 
+pub mod agree;
 pub mod contract;
+mod error;
 pub mod export;
 pub mod journal;
 pub mod model;
+mod one;
 pub mod outcome;
 mod point;
+mod ranking;
 pub mod record;
 mod render;
 pub mod score;
+pub mod screen;
+pub mod slurm;
 pub mod space;
 pub mod spec;
 pub mod sweep;
 mod verdict;
 
+pub use agree::Agreement;
 pub use contract::{ContractReport, Integers, Violation};
+pub use error::SweepError;
 pub use model::HandoffTimes;
+pub use one::{confirm_one, run_one};
 pub use outcome::SplitOutcome;
 pub use record::{CheckOutcome, Correctness, SameBytes};
+pub use screen::Screening;
 pub use space::{Choice, Space, SpaceError};
 pub use spec::{Spec, SweepDir};
-pub use sweep::{Progress, Sweep, SweepError, run_one};
+pub use sweep::{Progress, Sweep};
 
 /// The README's example, kept true.
 #[cfg(doctest)]

@@ -3,11 +3,11 @@
 use crate::contract::Integers;
 use crate::journal::Entries;
 use crate::model::{HandoffTimes, TimesError};
+use crate::ranking::{fastest_confirmed, ratio_to_baseline};
 use crate::record::{CheckOutcome, Confirmation, Ending, Record, Stage};
 use crate::score::ModelCurve;
 use crate::space::{Excluded, Forbidden, Point};
 use crate::spec::Spec;
-use crate::sweep::ratio_to_baseline;
 use kbt_evidence::Provenance;
 use kbt_target::stats::{Interval, bootstrap_median, median};
 use kbt_target::{Comparison, Setting, Speed, Status, check};
@@ -18,6 +18,9 @@ pub const SCHEMA: &str = "kbt.split/1";
 
 /// Confidence of the interval of a point's own time. Its ratio is the sounder figure.
 const TIME_LEVEL: f64 = 0.95;
+
+/// What is said of a point that was not compared.
+const SCREENED_NOTE: &str = "screened: one process, slower than those that were compared";
 
 /// What became of a point.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -164,8 +167,8 @@ pub struct SplitOutcome {
     pub handoff_knobs: Vec<String>,
     /// The points, the baseline first.
     pub points: Vec<PointOutcome>,
-    /// The index of the setting that was confirmed to be faster than the baseline; where none was, of the point
-    /// with the lowest ratio, which may be the baseline itself.
+    /// The index of the fastest setting that was confirmed to be faster than the baseline; where none was, of the
+    /// compared point with the lowest ratio, which may be the baseline itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best: Option<usize>,
     /// The index of the point with the highest.
@@ -180,6 +183,9 @@ pub struct SplitOutcome {
     /// Combinations that the target's constraints exclude.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub excluded: Vec<Excluded>,
+    /// Seconds of processes and rests on devices, all workers together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_s: Option<f64>,
     /// The modelled curve and its score against the measured points.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelCurve>,
@@ -200,8 +206,9 @@ impl SplitOutcome {
         };
         let confirmed: Vec<Confirmed> =
             entries.confirmations.iter().map(|c| confirmed(spec, entries, c)).collect();
-        let stands = confirmed.iter().rfind(|c| c.speed == Some(Speed::Faster));
-        let best = stands.map(|c| c.index).or_else(|| timed().min_by(by_ratio).map(|p| p.index));
+        // A lone sample of a screening is no rival of a comparison: it may be the lucky one of hundreds.
+        let compared = || timed().filter(|p| p.index == 0 || p.speed.is_some());
+        let best = fastest_confirmed(entries).or_else(|| compared().min_by(by_ratio).map(|p| p.index));
         let worst = timed().max_by(by_ratio).map(|p| p.index);
         let refused = match points.first().map(|p| &p.status) {
             Some(PointStatus::Timed) => None,
@@ -223,6 +230,7 @@ impl SplitOutcome {
             points,
             forbidden: spec.space.forbidden.clone(),
             excluded: spec.space.excluded.clone(),
+            device_s: Some(entries.device_s()).filter(|s| *s > 0.0),
             model: None,
             provenance: Provenance::given(how),
         }
@@ -292,7 +300,10 @@ impl PointOutcome {
             to_baseline: to_baseline(entries, point.index),
             speed: comparison.map(|c| c.speed),
             against: record.and_then(|r| r.against),
-            notes: comparison.map(|c| c.notes.clone()).unwrap_or_default(),
+            notes: match record.and_then(|r| r.screened_ratio) {
+                Some(_) => vec![SCREENED_NOTE.to_owned()],
+                None => comparison.map(|c| c.notes.clone()).unwrap_or_default(),
+            },
             provenance: provenance(spec, record),
         }
     }
@@ -355,6 +366,9 @@ fn to_baseline(entries: &Entries, index: usize) -> Option<RatioFigure> {
         return Some(one);
     }
     let record = entries.record(index)?;
+    if let Some(ratio) = record.screened_ratio {
+        return Some(RatioFigure { ratio, low_ratio: None, high_ratio: None });
+    }
     let before = if record.against == Some(0) { one } else { to_baseline(entries, record.against?)? };
     Some(RatioFigure::of(record.comparison.as_ref()?).times(before))
 }

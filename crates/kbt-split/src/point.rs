@@ -1,11 +1,14 @@
 //! One point of a sweep, from its first process to its record: right before timed.
 
-use crate::record::{CheckOutcome, Correctness, Ending, Record, Stage};
+use crate::error::SweepError;
+use crate::journal::Probe;
+use crate::record::{CheckOutcome, Confirmation, Correctness, Ending, Record, Stage};
+use crate::screen::is_steady;
 use crate::spec::{Spec, SweepDir};
-use crate::sweep::SweepError;
 use kbt_target::{
-    Comparison, Launch, LaunchRequest, Launcher, Report, Sample, Setting, Side, compare, today,
+    Comparison, Launch, LaunchRequest, Launcher, Report, Sample, Setting, Side, TimingPolicy, compare, today,
 };
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -36,16 +39,131 @@ impl Draft {
     }
 }
 
+/// What the process whose outputs are checked gave.
+struct Checked {
+    launch: Launch,
+    /// Whether they are right, or why nobody can say; absent where the process failed.
+    check: Option<Result<CheckOutcome, String>>,
+}
+
 impl PointRunner<'_> {
-    /// Runs a point against another, which is finished: checks its outputs, then times it.
+    /// Runs a point against another, which is finished: checks its outputs, then times it. What a screening found
+    /// of it already is not asked again.
     pub(crate) fn run(
         &self,
         index: usize,
         against: usize,
         baseline: Option<&Record>,
+        screened: Option<&Record>,
     ) -> Result<Record, SweepError> {
         let started = Instant::now();
-        let setting = &self.spec.space.points[index].setting;
+        let (draft, report, environment) = match screened {
+            Some(known) => {
+                let check = known.check.clone().ok_or_else(|| "not checked when screened".to_owned());
+                (self.time(index, against, check), known.report.clone(), known.environment.clone())
+            }
+            None => {
+                let Checked { launch, check } = self.checked(index)?;
+                let draft = match check {
+                    Some(check) => self.time(index, against, check),
+                    None => Draft::ended(failed(Stage::Check, &launch)),
+                };
+                (draft, launch.report, launch.environment)
+            }
+        };
+        Ok(self.record(index, draft, Some(against), report, environment, baseline, started))
+    }
+
+    /// One process of a point: checks its outputs and takes its time. A probe of the same GPU says what clock to
+    /// expect; a sample that is not steady is taken once more.
+    pub(crate) fn screen(
+        &self,
+        index: usize,
+        probe: Option<&Probe>,
+        baseline: Option<&Record>,
+    ) -> Result<Record, SweepError> {
+        let started = Instant::now();
+        self.rest();
+        let Checked { launch, check } = self.checked(index)?;
+        let steady =
+            |sample: &Sample| is_steady(sample, probe.map(|p| &p.sample), self.spec.timing.clock_floor);
+        let draft = match check.map(judged) {
+            None => Draft::ended(failed(Stage::Check, &launch)),
+            Some(Err(draft)) => *draft,
+            Some(Ok(check)) => {
+                let first = launch.sample();
+                let again = first.as_ref().is_none_or(|s| !steady(s)).then(|| {
+                    self.rest();
+                    self.launcher.launch(&self.timed(index))
+                });
+                match again {
+                    None => Draft {
+                        samples: first.into_iter().collect(),
+                        check: Some(check),
+                        ..Draft::ended(Ending::Timed)
+                    },
+                    Some(launch) => match launch.sample().filter(|_| launch.is_ok()) {
+                        Some(sample) => {
+                            Draft { samples: vec![sample], check: Some(check), ..Draft::ended(Ending::Timed) }
+                        }
+                        None => Draft { check: Some(check), ..Draft::ended(failed(Stage::Timing, &launch)) },
+                    },
+                }
+            }
+        };
+        Ok(self.record(index, draft, None, launch.report, launch.environment, baseline, started))
+    }
+
+    /// The baseline as a screened point runs: with its outputs written, which nobody looks at again. `None` where
+    /// it failed this time.
+    pub(crate) fn probe(&self) -> Result<Option<Probe>, SweepError> {
+        let started = Instant::now();
+        self.rest();
+        let folder = self.dir.point(0);
+        fs::create_dir_all(&folder).map_err(SweepError::io(&folder))?;
+        let name = format!("probe-{}.safetensors", self.gpu.as_deref().unwrap_or("any").replace('/', "_"));
+        let out = folder.join(name);
+        let wants_out = !self.spec.target.outputs.is_empty();
+        let request = LaunchRequest { out: wants_out.then(|| out.clone()), ..self.timed(0) };
+        let launch = self.launcher.launch(&request);
+        if out.exists() {
+            fs::remove_file(&out).map_err(SweepError::io(&out))?;
+        }
+        let sample = launch.sample().filter(|_| launch.is_ok());
+        let elapsed_s = started.elapsed().as_secs_f64();
+        Ok(sample.map(|sample| Probe { gpu: self.gpu.clone(), sample, elapsed_s }))
+    }
+
+    /// Times a setting against the baseline with fresh samples and no early stop.
+    pub(crate) fn confirm(&self, index: usize) -> Confirmation {
+        let started = Instant::now();
+        let [a, b] = [0, index].map(|i| self.timed(i));
+        let policy = TimingPolicy { slow_margin: None, ..self.spec.timing.clone() };
+        let compared = compare(self.launcher, &a, &b, &policy, self.spec.target.limits.cooldown_s);
+        let (comparison, problem) = match compared {
+            Ok(comparison) => (Some(comparison), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        Confirmation { index, comparison, problem, elapsed_s: started.elapsed().as_secs_f64() }
+    }
+
+    /// What a timed process of a point is asked.
+    pub(crate) fn timed(&self, index: usize) -> LaunchRequest {
+        LaunchRequest {
+            inputs: Some(self.spec.target.input_folder(0, &self.dir.inputs())),
+            cache: Some(self.dir.point(index).join("cache")),
+            gpu: self.gpu.clone(),
+            ..LaunchRequest::timed(self.spec.space.points[index].setting.clone())
+        }
+    }
+
+    fn rest(&self) {
+        let own = self.spec.target.limits.cooldown_s;
+        self.launcher.cool_down(self.spec.timing.cooldown_s.unwrap_or(own));
+    }
+
+    /// The first process of a point in a folder of its own, and whether its outputs are right.
+    fn checked(&self, index: usize) -> Result<Checked, SweepError> {
         let folder = self.dir.point(index);
         clear_folder(&folder)?;
         let dump = folder.join("dump");
@@ -56,50 +174,53 @@ impl PointRunner<'_> {
             inputs: Some(inputs_part.clone().unwrap_or(inputs.clone())),
             out: (!self.spec.target.outputs.is_empty()).then(|| out.clone()),
             dump: Some(dump),
-            gpu: self.gpu.clone(),
-            setting: setting.clone(),
-            ..LaunchRequest::default()
+            needs_time: false,
+            ..self.timed(index)
         });
-        let mut report = Report { times_us: Vec::new(), ..launch.report.clone() };
-        let draft = if launch.is_ok() {
+        let mut check = None;
+        if launch.is_ok() {
             if index == 0 {
                 self.keep_baseline(&out, inputs_part.as_deref(), &inputs)?;
             }
-            let check = self.check(&out, setting);
-            self.time(index, against, check)
-        } else {
-            Draft::ended(failed(Stage::Check, &launch))
-        };
-        if !matches!(draft.ending, Ending::Wrong { .. }) && out.exists() {
+            check = Some(self.check(&out, &self.spec.space.points[index].setting));
+        }
+        if !matches!(check, Some(Ok(CheckOutcome::Wrong { .. }))) && out.exists() {
             // Wrong outputs are kept for whoever wants to know why; right ones are the reference again.
             fs::remove_file(&out).map_err(SweepError::io(&out))?;
         }
+        Ok(Checked { launch, check })
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "a record has as many parts")]
+    fn record(
+        &self,
+        index: usize,
+        draft: Draft,
+        against: Option<usize>,
+        mut report: Report,
+        environment: BTreeMap<String, String>,
+        baseline: Option<&Record>,
+        started: Instant,
+    ) -> Record {
+        report.times_us.clear();
         if let (None, Some(baseline)) = (&report.device, baseline) {
             report.device.clone_from(&baseline.report.device);
             report.driver.clone_from(&baseline.report.driver);
         }
-        Ok(Record {
+        Record {
             index,
-            setting: setting.clone(),
+            setting: self.spec.space.points[index].setting.clone(),
             ending: draft.ending,
             check: draft.check,
-            against: draft.comparison.is_some().then_some(against),
+            against: against.filter(|_| draft.comparison.is_some()),
             comparison: draft.comparison,
             samples: draft.samples,
+            screened_ratio: None,
             report,
-            environment: launch.environment,
+            environment,
             gpu: self.gpu.clone(),
             elapsed_s: started.elapsed().as_secs_f64(),
             date: today(),
-        })
-    }
-
-    /// What a timed process of a setting is asked.
-    pub(crate) fn timed(&self, setting: &Setting) -> LaunchRequest {
-        LaunchRequest {
-            inputs: Some(self.spec.target.input_folder(0, &self.dir.inputs())),
-            gpu: self.gpu.clone(),
-            ..LaunchRequest::timed(setting.clone())
         }
     }
 
@@ -143,24 +264,17 @@ impl PointRunner<'_> {
     }
 
     fn time(&self, index: usize, against: usize, check: Result<CheckOutcome, String>) -> Draft {
-        let check = match check {
-            Err(reason) => {
-                return Draft::ended(Ending::Unmeasured { reason: format!("not checked: {reason}") });
-            }
-            Ok(CheckOutcome::Wrong { statement }) => {
-                let ending = Ending::Wrong { statement: statement.clone() };
-                return Draft { check: Some(CheckOutcome::Wrong { statement }), ..Draft::ended(ending) };
-            }
+        let check = match judged(check) {
             Ok(check) => Some(check),
+            Err(draft) => return *draft,
         };
-        let setting = &self.spec.space.points[index].setting;
         let rest_s = self.spec.target.limits.cooldown_s;
         let timing = &self.spec.timing;
         if index == 0 {
             let mut samples = Vec::new();
             for _ in 0..BASELINE_SAMPLES {
-                self.launcher.cool_down(timing.cooldown_s.unwrap_or(rest_s));
-                let launch = self.launcher.launch(&self.timed(setting));
+                self.rest();
+                let launch = self.launcher.launch(&self.timed(0));
                 match launch.sample().filter(|_| launch.is_ok()) {
                     Some(sample) => samples.push(sample),
                     None => return Draft { check, ..Draft::ended(failed(Stage::Timing, &launch)) },
@@ -168,9 +282,11 @@ impl PointRunner<'_> {
             }
             return Draft { ending: Ending::Timed, check, comparison: None, samples };
         }
-        let incumbent = &self.spec.space.points[against].setting;
-        let (a, b) = (self.timed(incumbent), self.timed(setting));
-        match compare(self.launcher, &a, &b, timing, rest_s) {
+        let (a, b) = (self.timed(against), self.timed(index));
+        let blocks =
+            self.spec.screening.as_ref().map_or(timing.max_blocks, |s| timing.max_blocks.min(s.blocks));
+        let timing = TimingPolicy { max_blocks: blocks, ..timing.clone() };
+        match compare(self.launcher, &a, &b, &timing, rest_s) {
             Ok(comparison) => {
                 Draft { ending: Ending::Timed, check, comparison: Some(comparison), samples: Vec::new() }
             }
@@ -183,6 +299,18 @@ impl PointRunner<'_> {
                 Draft { check, ..Draft::ended(Ending::Unmeasured { reason }) }
             }
         }
+    }
+}
+
+/// What a check allows: to be timed, or an end.
+fn judged(check: Result<CheckOutcome, String>) -> Result<CheckOutcome, Box<Draft>> {
+    let ended = |ending, check| Err(Box::new(Draft { check, ..Draft::ended(ending) }));
+    match check {
+        Err(reason) => ended(Ending::Unmeasured { reason: format!("not checked: {reason}") }, None),
+        Ok(CheckOutcome::Wrong { statement }) => {
+            ended(Ending::Wrong { statement: statement.clone() }, Some(CheckOutcome::Wrong { statement }))
+        }
+        Ok(check) => Ok(check),
     }
 }
 

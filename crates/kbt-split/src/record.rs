@@ -120,9 +120,12 @@ pub struct Record {
     /// It timed against that setting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comparison: Option<Comparison>,
-    /// The baseline's own samples: it is compared with nothing.
+    /// Samples outside a comparison: the baseline's own, or the one of a point that was only screened.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<Sample>,
+    /// Its time over the baseline's around it, where it was only screened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub screened_ratio: Option<f64>,
     /// What its first process printed about the device; its times are dropped.
     pub report: Report,
     /// The environment of that process.
@@ -137,6 +140,26 @@ pub struct Record {
 }
 
 impl Record {
+    /// A point that has no result, and why.
+    #[must_use]
+    pub fn unmeasured(index: usize, setting: Setting, reason: String) -> Self {
+        Self {
+            index,
+            setting,
+            ending: Ending::Unmeasured { reason },
+            check: None,
+            against: None,
+            comparison: None,
+            samples: Vec::new(),
+            screened_ratio: None,
+            report: Report::default(),
+            environment: BTreeMap::new(),
+            gpu: None,
+            elapsed_s: 0.0,
+            date: kbt_target::today(),
+        }
+    }
+
     /// Its samples of time: its side of the comparison, or the baseline's own.
     #[must_use]
     pub fn times_us(&self) -> Vec<f64> {
@@ -157,4 +180,7 @@ pub struct Confirmation {
     /// What failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// Wall-clock seconds of its processes and rests.
+    #[serde(default)]
+    pub elapsed_s: f64,
 }

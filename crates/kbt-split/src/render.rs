@@ -22,6 +22,9 @@ impl fmt::Display for SplitOutcome {
         for p in rows {
             writeln!(f, "  {:>4}  {:<width$}  {}", p.index, self.changed(p), result(p))?;
         }
+        if let Some(seconds) = self.device_s {
+            writeln!(f, "{seconds:.1} s of processes and rests on devices, all workers together")?;
+        }
         let merged: usize = self.points.iter().map(|p| p.merged_count).sum();
         if merged > 0 {
             writeln!(
@@ -69,10 +72,25 @@ impl fmt::Display for ModelCurve {
         writeln!(f, "known by: {}", self.provenance)?;
         f.write_str(&curve(&self.curve))?;
         match self.best() {
-            Some(_) if self.is_flat() => f.write_str("flat: the model sees no difference between these"),
-            Some(best) => write!(f, "shortest period: {} with {:.0} clk", best.integers, best.period_cycles),
-            None => f.write_str("no legal handoff at these counts"),
+            Some(_) if self.is_flat() => f.write_str("flat: the model sees no difference between these")?,
+            Some(best) => write!(f, "shortest period: {} with {:.0} clk", best.integers, best.period_cycles)?,
+            None => return f.write_str("no legal handoff at these counts"),
         }
+        if let Some(why) = self.explanation() {
+            write!(f, "\nwhy: {why}")?;
+        }
+        if let Some(s) = &self.score {
+            let rank = s.rank_correlation.map_or_else(
+                || "no rank correlation, since one side is constant".to_owned(),
+                |r| format!("rank correlation {r:.2}"),
+            );
+            write!(
+                f,
+                "\nscore: {rank}, largest error {:.1} % over {} points",
+                s.max_error_percent, s.points_count
+            )?;
+        }
+        Ok(())
     }
 }
 

@@ -53,32 +53,37 @@ impl ModelCurve {
                 curve.insert(integers, times.predict(integers)?);
             }
         }
-        let score = score(&curve.values().copied().collect::<Vec<_>>(), &comparable, times);
+        Ok(Self::scored(times, curve.into_values().collect(), &comparable))
+    }
+
+    /// The curve over every legal handoff at these counts, scored against a measured sweep where one is given.
+    ///
+    /// # Errors
+    /// Where the times cannot be.
+    pub fn over(
+        times: &HandoffTimes,
+        chunks: &[u32],
+        tiles: u32,
+        measured: Option<&SplitOutcome>,
+    ) -> Result<Self, TimesError> {
+        let mut curve = Vec::new();
+        for chunks in chunks {
+            curve.extend(times.curve(*chunks, tiles)?);
+        }
+        let points: Vec<&PointOutcome> =
+            measured.into_iter().flat_map(|o| o.baseline().into_iter().chain(o.handoff_points())).collect();
+        Ok(Self::scored(times, curve, &points))
+    }
+
+    fn scored(times: &HandoffTimes, curve: Vec<Predicted>, points: &[&PointOutcome]) -> Self {
+        let score = score(&curve, points, times);
         let error = match &score {
             Some(s) => {
                 format!("largest error {:.1} % over {} measured points", s.max_error_percent, s.points_count)
             }
             None => "its error is not known: no measured sweep beside it".to_owned(),
         };
-        Ok(Self {
-            times: times.clone(),
-            curve: curve.into_values().collect(),
-            score,
-            provenance: modelled(&error, times),
-        })
-    }
-
-    /// The curve over every legal handoff at these counts, with no sweep to score it against.
-    ///
-    /// # Errors
-    /// Where the times cannot be.
-    pub fn over(times: &HandoffTimes, chunks: &[u32], tiles: u32) -> Result<Self, TimesError> {
-        let mut curve = Vec::new();
-        for chunks in chunks {
-            curve.extend(times.curve(*chunks, tiles)?);
-        }
-        let provenance = modelled("its error is not known: no measured sweep beside it", times);
-        Ok(Self { times: times.clone(), curve, score: None, provenance })
+        Self { times: times.clone(), curve, score, provenance: modelled(&error, times) }
     }
 
     /// The same curve read back from a file.
@@ -94,6 +99,36 @@ impl ModelCurve {
         let periods = || self.curve.iter().map(|p| p.period_cycles);
         let (low, high) = (periods().fold(f64::INFINITY, f64::min), periods().fold(0.0, f64::max));
         high <= low * (1.0 + FLAT)
+    }
+
+    /// Why the curve is as it is, in a sentence; `None` of an empty curve.
+    #[must_use]
+    pub fn explanation(&self) -> Option<String> {
+        let best = self.best()?;
+        let worst = self.curve.iter().max_by(|a, b| a.period_cycles.total_cmp(&b.period_cycles))?;
+        if self.is_flat() {
+            let waits = best.wait_first_cycles + best.wait_second_cycles;
+            return Some(if best.producer_wait_cycles <= FLAT * best.period_cycles {
+                format!(
+                    "the producers set the pace: they never wait for the consumer, which waits {waits:.0} clk a tile for \
+                     them, whatever the split"
+                )
+            } else {
+                format!(
+                    "the consumer sets the pace: the producers wait {:.0} clk a tile for it, whatever the split",
+                    best.producer_wait_cycles
+                )
+            });
+        }
+        let lost = worst.period_cycles - best.period_cycles;
+        let held = worst.wait_second_cycles - best.wait_second_cycles;
+        let starved = worst.wait_first_cycles - best.wait_first_cycles;
+        let why = if held >= starved {
+            "it is released early, begun at once, and then holds up the line while it waits for its second signal"
+        } else {
+            "the consumer stands idle until its first signal"
+        };
+        Some(format!("{} takes {lost:.0} clk a tile more than {}: {why}", worst.integers, best.integers))
     }
 
     /// The handoff with the shortest period.
@@ -159,6 +194,32 @@ pub fn spearman(pairs: &[(f64, f64)]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn times(chunk: f64, tile: f64, other_consumer: f64, producer_other: f64, feeds: bool) -> HandoffTimes {
+        HandoffTimes {
+            chunk_cycles: chunk,
+            tile_cycles: tile,
+            other_consumer_cycles: other_consumer,
+            round_trip_cycles: 80.0,
+            producer_other_cycles: producer_other,
+            chunks_count: None,
+            tiles_count: None,
+            producers_count: 2,
+            consumer_feeds_producer: feeds,
+            provenance: Provenance::assumed("a test"),
+        }
+    }
+
+    #[test]
+    fn a_curve_says_why_it_is_flat_or_what_the_worst_split_waits_for() {
+        let why = |t: HandoffTimes| ModelCurve::over(&t, &[4], 4, None).unwrap().explanation().unwrap();
+        let producers = why(times(50.0, 20.0, 50.0, 4000.0, false));
+        assert!(producers.starts_with("the producers set the pace"), "{producers}");
+        let consumer = why(times(10.0, 900.0, 50.0, 100.0, false));
+        assert!(consumer.starts_with("the consumer sets the pace"), "{consumer}");
+        let held = why(times(400.0, 100.0, 300.0, 100.0, true));
+        assert!(held.contains("holds up the line") && held.ends_with("second signal"), "{held}");
+    }
 
     #[test]
     fn rank_correlation_knows_order_ties_and_constants() {

@@ -1,7 +1,8 @@
 //! `spec.json`: everything that a sweep's points need, so that any engine can run one by its index.
 
+use crate::error::SweepError;
+use crate::screen::Screening;
 use crate::space::Space;
-use crate::sweep::SweepError;
 use kbt_target::{Target, TimingPolicy};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -23,6 +24,9 @@ pub struct Spec {
     pub space: Space,
     /// How a point is timed.
     pub timing: TimingPolicy,
+    /// How the space is narrowed before points are compared; each point is compared where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub screening: Option<Screening>,
 }
 
 impl Spec {
@@ -33,7 +37,14 @@ impl Spec {
         let relative = if target.folder.as_os_str().is_empty() { Path::new(".") } else { &target.folder };
         let folder = std::path::absolute(relative).unwrap_or_else(|_| target.folder.clone());
         target.folder.clone_from(&folder);
-        Self { schema: SPEC_SCHEMA.to_owned(), target, folder, space, timing }
+        Self { schema: SPEC_SCHEMA.to_owned(), target, folder, space, timing, screening: None }
+    }
+
+    /// The same plan, with the space narrowed first where it is large.
+    #[must_use]
+    pub fn screened(mut self) -> Self {
+        self.screening = Screening::of(self.space.points.len());
+        self
     }
 
     /// Reads a spec file.
@@ -116,6 +127,18 @@ impl SweepDir {
     #[must_use]
     pub fn point(&self, index: usize) -> PathBuf {
         self.0.join("points").join(index.to_string())
+    }
+
+    /// Held by the process that runs a point by its index.
+    #[must_use]
+    pub fn point_lock(&self, index: usize) -> PathBuf {
+        self.0.join("locks").join(index.to_string())
+    }
+
+    /// The arrays that were submitted to a cluster, and the tasks' own output.
+    #[must_use]
+    pub fn slurm(&self) -> PathBuf {
+        self.0.join("slurm")
     }
 }
 

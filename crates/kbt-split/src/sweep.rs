@@ -2,63 +2,20 @@
 //!
 //! What happens to one point is in `point`; what the results mean is in `outcome`.
 
-use crate::journal::{self, Entries, Journal};
-use crate::outcome::{PointOutcome, SplitOutcome};
+use crate::journal::{Entries, Glance, Journal, Probe};
+use crate::outcome::SplitOutcome;
 use crate::point::PointRunner;
-use crate::record::{Confirmation, Correctness, Ending, Record};
+use crate::ranking::{confirmation_candidates, confirmation_settles, fastest};
+use crate::record::{Correctness, Ending, Record};
+use crate::screen;
 use crate::spec::{Spec, SweepDir};
-use kbt_target::{Launcher, Speed, TimingPolicy, compare};
+use kbt_target::Launcher;
 use std::fs::{self, File, OpenOptions};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Why a sweep cannot run. What happens to a point is never one of these.
-#[derive(Debug, thiserror::Error)]
-pub enum SweepError {
-    /// A file or folder of the sweep cannot be read or written.
-    #[error("{}: {source}", file.display())]
-    Io {
-        /// Which.
-        file: PathBuf,
-        /// The operating system's reason.
-        source: std::io::Error,
-    },
-    /// A file of the sweep says something that is not accepted.
-    #[error("{}: {problem}", file.display())]
-    Content {
-        /// Which.
-        file: PathBuf,
-        /// What is wrong.
-        problem: String,
-    },
-    /// The directory holds a sweep already.
-    #[error("{} holds a sweep already; accepted: --resume to go on with it, or another directory", .0.display())]
-    NotEmpty(PathBuf),
-    /// The directory holds another sweep.
-    #[error(
-        "{}/spec.json was made from another target file or other options; accepted: the same ones, or another \
-         directory", .0.display()
-    )]
-    OtherSpec(PathBuf),
-    /// Another process sweeps there now.
-    #[error("{} is in use by another sweep", .0.display())]
-    Locked(PathBuf),
-    /// There is no point of that index.
-    #[error("there is no point {index}; accepted: 0 to {last}")]
-    NoPoint {
-        /// As asked.
-        index: usize,
-        /// The last there is.
-        last: usize,
-    },
-}
-
-impl SweepError {
-    pub(crate) fn io(file: &Path) -> impl Fn(std::io::Error) -> Self {
-        |source| Self::Io { file: file.to_owned(), source }
-    }
-}
+pub use crate::error::SweepError;
 
 /// What a sweep is doing, for those who watch.
 #[derive(Debug)]
@@ -79,6 +36,29 @@ pub enum Progress<'a> {
         finished: usize,
         /// Of how many.
         of: usize,
+    },
+    /// A point of a large space has been run once.
+    Screened {
+        /// Its record, as far as one process brings it.
+        record: &'a Record,
+        /// How many are screened.
+        screened: usize,
+        /// Of how many.
+        of: usize,
+    },
+    /// The space is narrowed: these many are compared.
+    Narrowed {
+        /// How many go on.
+        kept: usize,
+        /// Of how many.
+        of: usize,
+    },
+    /// A point's task was lost and is submitted again.
+    Requeued {
+        /// The point's index.
+        index: usize,
+        /// How often it was submitted before.
+        attempts: u32,
     },
     /// The best setting is timed against the baseline once more.
     Confirming {
@@ -124,19 +104,7 @@ impl<'a> Sweep<'a> {
         launcher: &'a dyn Launcher,
         correctness: &'a dyn Correctness,
     ) -> Result<Self, SweepError> {
-        fs::create_dir_all(dir).map_err(SweepError::io(dir))?;
-        let dir = SweepDir(std::path::absolute(dir).map_err(SweepError::io(dir))?);
-        let lock = lock(&dir)?;
-        if dir.spec().exists() {
-            if !resume {
-                return Err(SweepError::NotEmpty(dir.0));
-            }
-            if Spec::load(&dir.spec())?.digest() != spec.digest() {
-                return Err(SweepError::OtherSpec(dir.0));
-            }
-        } else {
-            spec.store(&dir.spec())?;
-        }
+        let (dir, lock) = open_dir(dir, &spec, resume)?;
         Ok(Self {
             dir,
             spec,
@@ -161,67 +129,168 @@ impl<'a> Sweep<'a> {
         // The journal is a file, and may say anything.
         entries.records.retain(|r| r.index < of);
         (self.watch)(&Progress::Resumed { finished: entries.records.len(), of });
-        let waiting = (0..of).rev().filter(|i| entries.record(*i).is_none()).collect();
         let incumbent = fastest(&entries);
+        let has_baseline = entries.record(0).is_some();
+        let waiting = if has_baseline { Vec::new() } else { vec![0] };
         let state = Mutex::new(State { entries, journal, waiting, incumbent, failed: None });
-        // The baseline comes first and alone: it makes the inputs and the reference.
         let mut workers = self.gpus.iter().map(|g| Some(g.as_str())).collect::<Vec<_>>();
         if workers.is_empty() {
             workers.push(None);
         }
-        if held(&state).waiting.last() == Some(&0) {
-            self.work(&state, started, workers[0], true);
-        }
+        // The baseline comes first and alone: it makes the inputs and the reference.
+        self.work(&state, started, workers[0]);
         let usable = held(&state).entries.record(0).is_some_and(|r| r.ending == Ending::Timed);
         if usable {
-            std::thread::scope(|scope| {
-                for gpu in &workers {
-                    scope.spawn(|| self.work(&state, started, *gpu, false));
-                }
-            });
+            self.begin_screening(&state);
+            self.all_at(&workers, |gpu| self.screen(&state, started, gpu));
+            self.begin_comparing(&state)?;
+            self.all_at(&workers, |gpu| self.work(&state, started, gpu));
+        }
+        if usable && held(&state).entries.records.len() == of {
+            self.confirm(&state, &workers);
         }
         let mut state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = state.failed.take() {
             return Err(error);
         }
-        if usable && state.waiting.is_empty() {
-            self.confirm(&mut state, workers[0])?;
-        }
         Ok(SplitOutcome::new(&self.spec, &state.entries))
     }
 
-    /// Takes points until none is left, the time is over, or the journal cannot be written.
-    fn work(&self, state: &Mutex<State>, started: Instant, gpu: Option<&str>, only_one: bool) {
-        loop {
-            let (index, against) = {
-                let mut state = held(state);
-                let over = self.budget_s.is_some_and(|s| started.elapsed().as_secs_f64() >= s);
-                // A sweep without its baseline has nothing to say, whatever the budget.
-                if state.failed.is_some() || (over && state.waiting.last() != Some(&0)) {
-                    return;
-                }
-                let Some(index) = state.waiting.pop() else { return };
-                (index, (state.incumbent, state.entries.record(0).cloned()))
+    fn all_at<'w>(&self, workers: &[Option<&'w str>], work: impl Fn(Option<&'w str>) + Sync) {
+        let work = &work;
+        std::thread::scope(|scope| {
+            for gpu in workers {
+                scope.spawn(move || work(*gpu));
+            }
+        });
+    }
+
+    /// Hands out what has to be screened yet; nothing where the space is compared whole.
+    fn begin_screening(&self, state: &Mutex<State>) {
+        let mut state = held(state);
+        if self.spec.screening.is_some() {
+            let seen = |i: &usize| {
+                state.entries.record(*i).is_some() || state.entries.screened.iter().any(|r| r.index == *i)
             };
-            let done = self.runner(gpu).run(index, against.0, against.1.as_ref());
+            let waiting = (1..self.spec.space.points.len()).rev().filter(|i| !seen(i)).collect();
+            state.waiting = waiting;
+        }
+    }
+
+    /// Hands out what has to be compared yet: everything, or what a finished screening leaves, the fastest first.
+    /// What it leaves out is finished with that.
+    fn begin_comparing(&self, state: &Mutex<State>) -> Result<(), SweepError> {
+        let mut guard = held(state);
+        let state = &mut *guard;
+        let Some(screening) = &self.spec.screening else {
+            let points = (1..self.spec.space.points.len()).rev();
+            state.waiting = points.filter(|i| state.entries.record(*i).is_none()).collect();
+            return Ok(());
+        };
+        if state.failed.is_some() || !state.waiting.is_empty() {
+            // The screening was ended early: nothing is known of the rest, so nothing can be left out.
+            state.waiting.clear();
+            return Ok(());
+        }
+        let ranked = screen::ranked(&state.entries);
+        let kept = screening.kept(ranked.len());
+        (self.watch)(&Progress::Narrowed { kept, of: ranked.len() });
+        for (index, ratio) in &ranked[kept..] {
+            let screened = state.entries.screened.iter().find(|r| r.index == *index);
+            if let Some(record) = screened.filter(|_| state.entries.record(*index).is_none()) {
+                let record = Record { screened_ratio: Some(*ratio), ..record.clone() };
+                state.journal.point(&record)?;
+                state.entries.records.push(record);
+            }
+        }
+        state.waiting = ranked[..kept].iter().rev().map(|r| r.0).collect();
+        state.waiting.retain(|i| state.entries.record(*i).is_none());
+        Ok(())
+    }
+
+    /// Takes the next point; `None` where none is left, the time is over, or something failed.
+    fn next(&self, state: &mut State, started: Instant) -> Option<usize> {
+        let over = self.budget_s.is_some_and(|s| started.elapsed().as_secs_f64() >= s);
+        // A sweep without its baseline has nothing to say, whatever the budget.
+        if state.failed.is_some() || (over && state.waiting.last() != Some(&0)) {
+            return None;
+        }
+        state.waiting.pop()
+    }
+
+    /// Screens points, with a run of the baseline before the first and now and then.
+    fn screen(&self, state: &Mutex<State>, started: Instant, gpu: Option<&str>) {
+        let Some(screening) = &self.spec.screening else { return };
+        let runner = self.runner(gpu);
+        let (mut since, mut probe) = (screening.probe_every, None::<Probe>);
+        loop {
+            let (index, baseline) = {
+                let mut state = held(state);
+                let Some(index) = self.next(&mut state, started) else { return };
+                (index, state.entries.record(0).cloned())
+            };
+            let mut work = || -> Result<(), SweepError> {
+                if since >= screening.probe_every
+                    && let Some(fresh) = runner.probe()?
+                {
+                    let mut state = held(state);
+                    state.journal.probe(&fresh)?;
+                    state.entries.trail.push(Glance::Probe(fresh.clone()));
+                    (since, probe) = (0, Some(fresh));
+                }
+                since += 1;
+                let record = runner.screen(index, probe.as_ref(), baseline.as_ref())?;
+                let mut state = held(state);
+                if record.ending == Ending::Timed {
+                    state.journal.screened(&record)?;
+                    state.entries.add_screened(record);
+                } else {
+                    state.journal.point(&record)?;
+                    state.entries.records.push(record);
+                }
+                self.tell_screened(&state);
+                Ok(())
+            };
+            if let Err(error) = work() {
+                held(state).failed = Some(error);
+            }
+        }
+    }
+
+    fn tell_screened(&self, state: &State) {
+        let entries = &state.entries;
+        let (screened, of) = (entries.screened.len(), self.spec.space.points.len());
+        let last = match entries.trail.last() {
+            Some(Glance::Screened(index)) => entries.screened.iter().find(|r| r.index == *index),
+            _ => entries.records.last(),
+        };
+        if let Some(record) = last {
+            (self.watch)(&Progress::Screened { record, screened, of });
+        }
+    }
+
+    /// Compares points until none is left, the time is over, or the journal cannot be written.
+    fn work(&self, state: &Mutex<State>, started: Instant, gpu: Option<&str>) {
+        loop {
+            let (index, against, baseline, screened) = {
+                let mut state = held(state);
+                let Some(index) = self.next(&mut state, started) else { return };
+                let entries = &state.entries;
+                let screened = entries.screened.iter().find(|r| r.index == index).cloned();
+                (index, state.incumbent, entries.record(0).cloned(), screened)
+            };
+            let done = self.runner(gpu).run(index, against, baseline.as_ref(), screened.as_ref());
             let mut state = held(state);
-            match done.and_then(|record| state.journal.point(&record).map(|()| record)) {
+            match done.and_then(|record| state.journal.point(&record).map(|_| record)) {
                 Ok(record) => {
                     state.entries.records.push(record);
                     state.incumbent = fastest(&state.entries);
-                    let of = self.spec.space.points.len();
+                    let (finished, of) = (state.entries.records.len(), self.spec.space.points.len());
                     if let Some(record) = state.entries.records.last() {
-                        (self.watch)(&Progress::Finished {
-                            record,
-                            finished: state.entries.records.len(),
-                            of,
-                        });
+                        (self.watch)(&Progress::Finished { record, finished, of });
                     }
                 }
                 Err(error) => state.failed = Some(error),
-            }
-            if only_one {
-                return;
             }
         }
     }
@@ -236,115 +305,57 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Times the best setting against the baseline again, with fresh samples and no early stop; where that does
-    /// not stand, the fastest beyond noise, if that is another one.
-    fn confirm(&self, state: &mut State, gpu: Option<&str>) -> Result<(), SweepError> {
-        let mut candidates = vec![state.incumbent];
-        // A setting that is the same as the incumbent within noise is no better for having the luckier sample.
-        if let Some(lowest) = lowest_ratio(&state.entries).filter(|r| r.index != state.incumbent)
-            && lowest.comparison.as_ref().is_some_and(|c| c.speed != Speed::Same)
-        {
-            candidates.insert(0, lowest.index);
-        }
-        for index in candidates.into_iter().filter(|i| *i != 0) {
-            if !state.entries.confirmations.iter().any(|c| c.index == index) {
+    /// Times the settings that may be the best against the baseline again, with fresh samples and no early stop. After
+    /// a screening these are a few, and the workers share them; else each is tried only if the one before did not
+    /// settle it, on one worker.
+    fn confirm(&self, state: &Mutex<State>, workers: &[Option<&str>]) {
+        let mut guard = held(state);
+        let is_new = |i: &usize| !guard.entries.confirmations.iter().any(|c| c.index == *i);
+        let candidates = confirmation_candidates(&guard.entries);
+        let settled = candidates.iter().any(|i| confirmation_settles(&guard.entries, *i));
+        let waiting: Vec<usize> = candidates.into_iter().rev().filter(is_new).collect();
+        guard.waiting = if settled { Vec::new() } else { waiting };
+        let together = if guard.entries.screened.is_empty() { &workers[..1] } else { workers };
+        drop(guard);
+        self.all_at(together, |gpu| {
+            loop {
+                let next = {
+                    let mut state = held(state);
+                    if state.failed.is_some() { None } else { state.waiting.pop() }
+                };
+                let Some(index) = next else { return };
                 (self.watch)(&Progress::Confirming { index });
-                let confirmation = self.confirmation(index, gpu);
-                state.journal.confirmation(&confirmation)?;
-                state.entries.confirmations.push(confirmation);
+                let confirmation = self.runner(gpu).confirm(index);
+                let mut state = held(state);
+                match state.journal.confirmation(&confirmation) {
+                    Ok(()) => state.entries.confirmations.push(confirmation),
+                    Err(error) => state.failed = Some(error),
+                }
+                if confirmation_settles(&state.entries, index) {
+                    state.waiting.clear();
+                }
             }
-            let stands = |c: &Confirmation| {
-                c.index == index && c.comparison.as_ref().is_some_and(|c| c.speed == Speed::Faster)
-            };
-            if state.entries.confirmations.iter().any(stands) {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
-    fn confirmation(&self, index: usize, gpu: Option<&str>) -> Confirmation {
-        let runner = self.runner(gpu);
-        let [a, b] = [0, index].map(|i| runner.timed(&self.spec.space.points[i].setting));
-        let policy = TimingPolicy { slow_margin: None, ..self.spec.timing.clone() };
-        match compare(self.launcher, &a, &b, &policy, self.spec.target.limits.cooldown_s) {
-            Ok(comparison) => Confirmation { index, comparison: Some(comparison), problem: None },
-            Err(error) => Confirmation { index, comparison: None, problem: Some(error.to_string()) },
-        }
+        });
     }
 }
 
-/// Runs one point of a sweep's directory, for another engine: the baseline first where it is not there yet. The
-/// point is timed against the baseline. A point that the journal has already is not run again.
-///
-/// # Errors
-/// Where there is no such point, or a file of the sweep cannot be read or written.
-pub fn run_one(
-    spec_path: &Path,
-    index: usize,
-    gpu: Option<String>,
-    launcher: &dyn Launcher,
-    correctness: &dyn Correctness,
-) -> Result<PointOutcome, SweepError> {
-    let spec = Spec::load(spec_path)?;
-    let folder = spec_path.parent().unwrap_or(Path::new(""));
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let dir = SweepDir(std::path::absolute(folder).map_err(SweepError::io(folder))?);
-    let last = spec.space.points.len().saturating_sub(1);
-    if index > last {
-        return Err(SweepError::NoPoint { index, last });
-    }
-    let (mut journal, mut entries) = Journal::open(&dir.journal(), &spec.digest())?;
-    let runner = PointRunner { dir: &dir, spec: &spec, launcher, correctness, gpu };
-    if entries.record(0).is_none() {
-        // One process makes the inputs and the reference; the others wait for it here.
-        let baseline_lock = dir.0.join("baseline.lock");
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&baseline_lock);
-        let file = file.map_err(SweepError::io(&baseline_lock))?;
-        file.lock().map_err(SweepError::io(&baseline_lock))?;
-        entries = journal::load(&dir.journal())?;
-        if entries.record(0).is_none() {
-            let record = runner.run(0, 0, None)?;
-            journal.point(&record)?;
-            entries.records.push(record);
+/// Opens a sweep's directory for the one process that sweeps there: writes `spec.json`, or checks that the one there is
+/// the same.
+pub(crate) fn open_dir(dir: &Path, spec: &Spec, resume: bool) -> Result<(SweepDir, File), SweepError> {
+    fs::create_dir_all(dir).map_err(SweepError::io(dir))?;
+    let dir = SweepDir(std::path::absolute(dir).map_err(SweepError::io(dir))?);
+    let lock = lock(&dir)?;
+    if dir.spec().exists() {
+        if !resume {
+            return Err(SweepError::NotEmpty(dir.0));
         }
-    }
-    if entries.record(index).is_none() {
-        let record = runner.run(index, 0, entries.record(0))?;
-        journal.point(&record)?;
-        entries.records.push(record);
-    }
-    Ok(PointOutcome::new(&spec, &entries, &spec.space.points[index]))
-}
-
-/// The setting that no other beats beyond noise, as far as the records go.
-fn fastest(entries: &Entries) -> usize {
-    let faster = entries.records.iter().filter(|r| {
-        r.ending == Ending::Timed && r.comparison.as_ref().is_some_and(|c| c.speed == Speed::Faster)
-    });
-    let ratio = |r: &&Record| ratio_to_baseline(entries, r.index).unwrap_or(1.0);
-    faster.min_by(|a, b| ratio(a).total_cmp(&ratio(b))).filter(|r| ratio(r) < 1.0).map_or(0, |r| r.index)
-}
-
-fn lowest_ratio(entries: &Entries) -> Option<&Record> {
-    let timed = entries.records.iter().filter(|r| r.ending == Ending::Timed);
-    let ratios = timed.filter_map(|r| Some((r, ratio_to_baseline(entries, r.index)?)));
-    ratios.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(record, _)| record)
-}
-
-/// A point's time over the baseline's, through the settings that it was timed against.
-pub(crate) fn ratio_to_baseline(entries: &Entries, index: usize) -> Option<f64> {
-    let (mut at, mut ratio) = (index, 1.0);
-    // The chain ends at the baseline; a damaged journal could make a ring.
-    for _ in 0..=entries.records.len() {
-        if at == 0 {
-            return Some(ratio);
+        if Spec::load(&dir.spec())?.digest() != spec.digest() {
+            return Err(SweepError::OtherSpec(dir.0));
         }
-        let record = entries.record(at)?;
-        ratio *= record.comparison.as_ref()?.ratio;
-        at = record.against?;
+    } else {
+        spec.store(&dir.spec())?;
     }
-    None
+    Ok((dir, lock))
 }
 
 fn held(state: &Mutex<State>) -> MutexGuard<'_, State> {

@@ -171,8 +171,11 @@ impl SplitOutcome {
             self.points.len(),
             self.forbidden.len()
         );
-        let faster = self.confirmed.iter().rfind(|c| c.speed == Some(Speed::Faster));
-        match faster.and_then(|c| Some((self.points.get(c.index)?, c.to_baseline?))) {
+        let best = self.confirmed.iter().find(|c| Some(c.index) == self.best);
+        match best
+            .filter(|c| c.speed == Some(Speed::Faster))
+            .and_then(|c| Some((self.points.get(c.index)?, c.to_baseline?)))
+        {
             Some((point, ratio)) => {
                 format!("split: {} takes {} of the baseline's time; {of}", self.changed(point), shown(&ratio))
             }

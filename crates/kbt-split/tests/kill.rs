@@ -8,12 +8,13 @@ use kbt_split::{Choice, SameBytes, Space, Spec, Sweep, journal};
 use kbt_target::stats::Rng;
 use kbt_target::{ProcessLauncher, Target, TimingPolicy};
 use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const KILLS: usize = 50;
-const POINTS: usize = 60;
+const POINTS: usize = 160;
 
 /// Writes its setting to a log when it starts, so that the test knows what ran. The baseline, N = 0, is the
 /// fastest, so every other setting is launched as itself and never as another's opponent.
@@ -79,10 +80,18 @@ fn kill_at_fifty_random_moments_loses_nothing_finished_and_repeats_none() {
     let mut order: Vec<usize> = Vec::new();
     for kill in 0..KILLS {
         let mut child = start(folder);
-        // Up to about the time of a few points, so that kills fall into every stage of one.
-        std::thread::sleep(Duration::from_micros(2000 + rng.below(100_000) as u64));
+        // After none to some two points' worth of processes, however fast the machine is, and then a moment more: kills
+        // fall into every stage of a point, and into the start.
+        let processes = launches(folder).values().sum::<usize>() + rng.below(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while launches(folder).values().sum::<usize>() < processes && child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "kill {kill}: the sweep does nothing");
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        std::thread::sleep(Duration::from_micros(rng.below(2000) as u64));
         child.kill().unwrap();
-        child.wait().unwrap();
+        let ended = child.wait().unwrap();
+        assert_eq!(ended.signal(), Some(9), "kill {kill} came too late: the sweep was over");
         // The target's process dies with the sweep; it may take a moment to be gone.
         std::thread::sleep(Duration::from_millis(5));
         let (now, counts) = (finished(folder), launches(folder));
@@ -94,6 +103,11 @@ fn kill_at_fifty_random_moments_loses_nothing_finished_and_repeats_none() {
         }
         order = now;
     }
+    assert!(
+        order.len() > 3 && order.len() < POINTS,
+        "the kills fell into the sweep: {} points done",
+        order.len()
+    );
     assert!(start(folder).wait().unwrap().success());
     let (now, counts) = (finished(folder), launches(folder));
     assert_eq!(now[..order.len()], order[..]);

@@ -5,7 +5,7 @@ use kbt_evidence::{Standing, audit};
 use kbt_split::model::HandoffTimes;
 use kbt_split::outcome::{PointStatus, SplitOutcome};
 use kbt_split::record::{CheckOutcome, Correctness, Ending};
-use kbt_split::{Choice, SameBytes, Space, Spec, Sweep, SweepError, run_one};
+use kbt_split::{Agreement, Choice, SameBytes, Space, Spec, Sweep, SweepError, confirm_one, run_one};
 use kbt_target::{
     FakeLauncher, Launch, LaunchRequest, Launcher, Report, Setting, Status, Target, TimingPolicy,
 };
@@ -298,4 +298,45 @@ fn the_model_is_scored_and_every_number_says_how_it_is_known() {
     let none = SplitOutcome::unmeasured(&spec, "no GPU here").with_model(&times).unwrap();
     assert_eq!(none.verdicts()[0].standing, Standing::Refused);
     assert!(none.model.unwrap().score.is_none());
+}
+
+/// A small sweep whose CHUNKS = 8 settings take `eight` of the time.
+fn outcome_with(eight: fn(&Setting) -> f64) -> SplitOutcome {
+    let folder = tempfile::tempdir().unwrap();
+    sweep(folder.path(), &spec(TARGET, policy()), &Kernel::new(eight), &SameBytes)
+}
+
+#[test]
+fn two_sweeps_that_contradict_each_other_are_told_from_two_that_do_not() {
+    let faster = outcome_with(|s| if knob(s, "CHUNKS") == 8.0 { 80.0 } else { 100.0 });
+    let slower = outcome_with(|s| if knob(s, "CHUNKS") == 8.0 { 107.0 } else { 100.0 });
+    let alike = Agreement::new(&faster, &faster, 0.01).unwrap();
+    assert!(alike.holds() && alike.opposite.is_empty(), "{alike}");
+    assert_eq!(alike.second_best_ratio, Some(1.0));
+    let against = Agreement::new(&faster, &slower, 0.01).unwrap();
+    assert!(!against.holds() && !against.opposite.is_empty(), "{against}");
+    assert!(against.opposite.iter().all(|d| d.setting.get("CHUNKS") == Some("8")));
+    assert!(against.second_best_ratio.unwrap() > 1.2, "{against}");
+    let json = serde_json::to_value(&against).unwrap();
+    assert_eq!(audit::uncovered_numbers(&json), Vec::<String>::new());
+    assert_eq!(json["schema"], "kbt.split.compare/1");
+    let other = SplitOutcome { target: "another".into(), ..slower };
+    let error = Agreement::new(&faster, &other, 0.01).unwrap_err().to_string();
+    assert!(error.starts_with("the sweeps have the targets fake and another"), "{error}");
+}
+
+#[test]
+fn a_point_is_confirmed_by_its_index_once_it_has_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let (spec, kernel) = (spec(TARGET, policy()), Kernel::new(three_quarters_is_best));
+    let file = folder.path().join("spec.json");
+    spec.store(&file).unwrap();
+    let error = confirm_one(&file, 3, None, &kernel, &SameBytes).unwrap_err().to_string();
+    assert!(error.contains("accepted: after run-one --index 0"), "{error}");
+    run_one(&file, 3, None, &kernel, &SameBytes).unwrap();
+    for _ in 0..2 {
+        confirm_one(&file, 3, None, &kernel, &SameBytes).unwrap();
+    }
+    let entries = kbt_split::journal::load(&folder.path().join("journal.jsonl")).unwrap();
+    assert_eq!(entries.confirmations.len(), 1, "the second request is answered from the journal");
 }

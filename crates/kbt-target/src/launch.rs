@@ -22,6 +22,9 @@ pub struct LaunchRequest {
     pub out: Option<PathBuf>,
     /// An empty folder for PTX and cubin: `KBT_DUMP`.
     pub dump: Option<PathBuf>,
+    /// A folder of this setting's own for the caches of compilers that run inside the process: each of
+    /// [`crate::CACHES`] gets a subfolder, unless the target file sets that variable. The user's own where absent.
+    pub cache: Option<PathBuf>,
     /// The trace level other than off and where the trace goes: `KBT_TRACE`, `KBT_TRACE_OUT`.
     pub trace: Option<(TraceLevel, PathBuf)>,
     /// The value of `CUDA_VISIBLE_DEVICES`; kbt's own where absent.

@@ -34,7 +34,7 @@ pub use launch::{FakeLauncher, Launch, LaunchRequest, Launcher, Report, Sample, 
 pub use lines::{TimePattern, TimePatternError};
 pub use load::{TEMPLATE, TargetError, embedded_target, embedded_targets};
 pub use policy::TimingPolicy;
-pub use process::{MINIMUM, ProcessLauncher, RESERVED};
+pub use process::{CACHES, MINIMUM, ProcessLauncher, RESERVED};
 pub use setting::{Scalar, Setting};
 
 /// The README's example, kept true.

@@ -2,6 +2,10 @@
 //!
 //! The environment is built from nothing: [`MINIMUM`], what the file lists, the knobs, and [`RESERVED`]. At the
 //! time limit the whole group is killed; when kbt itself dies, the process does too (Linux).
+//!
+//! Memory is the resident memory of the whole group, looked at while it runs: a limit on the address space would
+//! stop every CUDA program, which reserves terabytes, and one on a single process would miss its children. Where
+//! the machine itself runs out first, the kernel is told to take the target and not the sweep.
 
 use crate::file::{SetBy, Target, TraceLevel};
 use crate::launch::{Launch, LaunchRequest, Launcher, Report, Status};
@@ -21,6 +25,18 @@ pub const MINIMUM: &[&str] =
 /// The variables that kbt sets for each run.
 pub const RESERVED: &[&str] =
     &["KBT_INPUT_SET", "KBT_INPUTS", "KBT_OUT", "KBT_DUMP", "KBT_TRACE", "KBT_TRACE_OUT"];
+
+/// Where compilers that run inside a process keep what they compiled. Some of them name an entry by its source
+/// alone and not by the variables that shaped it, so that a setting could be served another setting's kernel.
+/// kbt's own cache of the built-in kernels is named by everything that shapes one, and is shared.
+pub const CACHES: &[&str] = &[
+    "CUDA_CACHE_PATH",
+    "CUTE_DSL_CACHE_DIR",
+    "FLASHINFER_WORKSPACE_BASE",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "TORCH_EXTENSIONS_DIR",
+    "TRITON_CACHE_DIR",
+];
 
 /// Exit code of a command that refuses a setting.
 const EXIT_REFUSED: i32 = 3;
@@ -55,6 +71,13 @@ impl<'a> ProcessLauncher<'a> {
     pub fn environment(&self, request: &LaunchRequest) -> BTreeMap<String, String> {
         let mut env = inherited(MINIMUM.iter().copied());
         env.extend(inherited(self.target.run.pass_env.iter().map(String::as_str)));
+        if let Some(cache) = &request.cache {
+            // What the file says comes after and so wins, be it a variable passed on or set.
+            let passed = |name: &&&str| !self.target.run.pass_env.iter().any(|p| p == **name);
+            for name in CACHES.iter().filter(passed) {
+                env.insert((*name).to_owned(), absolute(&cache.join(name)));
+            }
+        }
         env.extend(self.target.run.env.iter().map(|(k, v)| (k.clone(), v.to_string())));
         for knob in self.target.knobs.iter().filter(|k| k.set == SetBy::Env) {
             let value = request.setting.get(&knob.name).unwrap_or(knob.default.as_str());
@@ -75,9 +98,7 @@ impl<'a> ProcessLauncher<'a> {
         ];
         for (name, path) in paths {
             if let Some(path) = path {
-                // The process may have another working directory.
-                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-                env.insert(name.into(), path.to_string_lossy().into_owned());
+                env.insert(name.into(), absolute(path));
             }
         }
         if let Some(gpu) = &request.gpu {
@@ -154,7 +175,7 @@ impl<'a> ProcessLauncher<'a> {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
-        die_with_parent(&mut command);
+        limit(&mut command);
         command.spawn().map_err(|e| format!("{} (in {}): {e}", program.display(), directory.display()))
     }
 }
@@ -207,6 +228,11 @@ struct Order {
     limit_s: f64,
     memory_mb: Option<u64>,
     pattern: Option<TimePattern>,
+}
+
+/// A path for a process that may have another working directory.
+fn absolute(path: &Path) -> String {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).to_string_lossy().into_owned()
 }
 
 fn inherited<'n>(names: impl Iterator<Item = &'n str>) -> BTreeMap<String, String> {
@@ -306,9 +332,10 @@ fn kill_group(leader: u32) {
     }
 }
 
-/// Lets the process die when kbt does, so that a killed sweep leaves nothing on the GPU.
+/// Lets the process die when kbt does, so that a killed sweep leaves nothing on the GPU; lets the kernel take it
+/// first when memory runs out; and lets a crash write no core file, which would be as large as its memory.
 #[cfg(target_os = "linux")]
-fn die_with_parent(command: &mut Command) {
+fn limit(command: &mut Command) {
     let parent = std::process::id();
     // SAFETY: between fork and exec the closure makes only system calls that are async-signal-safe, and
     // allocates nothing.
@@ -316,6 +343,16 @@ fn die_with_parent(command: &mut Command) {
         command.pre_exec(move || {
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
                 return Err(std::io::Error::last_os_error());
+            }
+            let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            if libc::setrlimit(libc::RLIMIT_CORE, &raw const none) != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            // Raising the score is allowed to everyone; where /proc is not there, nothing is lost but the order.
+            let score = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY);
+            if score >= 0 {
+                libc::write(score, c"1000".as_ptr().cast(), 4);
+                libc::close(score);
             }
             // The parent may have died before the request took effect.
             if u32::try_from(libc::getppid()).is_ok_and(|p| p == parent) {
@@ -328,7 +365,7 @@ fn die_with_parent(command: &mut Command) {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn die_with_parent(_command: &mut Command) {}
+fn limit(_command: &mut Command) {}
 
 /// Resident memory of a process group, from /proc. The address space is no measure: CUDA reserves terabytes.
 fn group_memory_bytes(group: u32) -> u64 {

@@ -134,6 +134,29 @@ pub fn t_interval(values: &[f64], level: f64) -> Option<Interval> {
     Some(Interval { low: middle - half, high: middle + half })
 }
 
+/// The most successes among `n` independent trials of probability `p` that chance explains at a level: the least `k`
+/// with P(X <= k) >= `level`.
+#[must_use]
+#[allow(clippy::cast_precision_loss, reason = "counts of trials are small")]
+pub fn binomial_limit(n: u64, p: f64, level: f64) -> u64 {
+    if p <= 0.0 {
+        return 0;
+    }
+    if p >= 1.0 {
+        return n;
+    }
+    // Logarithms, since the first term is 0 in f64 for many trials.
+    let (mut log_term, mut below) = (n as f64 * (-p).ln_1p(), 0.0);
+    for k in 0..n {
+        below += log_term.exp();
+        if below >= level {
+            return k;
+        }
+        log_term += ((n - k) as f64 / (k + 1) as f64).ln() + p.ln() - (-p).ln_1p();
+    }
+    n
+}
+
 /// The quantile of Student's t with whole degrees of freedom, for a probability above one half.
 fn t_quantile(freedom: usize, probability: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
@@ -220,6 +243,17 @@ mod tests {
         assert_eq!(Some(a), bootstrap_median(&values, 0.95, 1000, 1));
         assert!(a.low <= 1.0 && 1.0 <= a.high && a.low >= 0.9 && a.high <= 1.1, "{a:?}");
         assert_eq!(bootstrap_median(&[], 0.95, 10, 1), None);
+    }
+
+    #[test]
+    fn binomial_limits_are_those_of_the_distribution() {
+        // P(X <= k) at 99 %: Binomial(100, 0.01) has 0.9816 at 3 and 0.9966 at 4; Binomial(1000, 0.01) 0.9929 at 18.
+        for (n, p, limit) in
+            [(100, 0.01, 4), (1000, 0.01, 18), (5, 0.5, 5), (0, 0.3, 0), (7, 0.0, 0), (7, 1.0, 7)]
+        {
+            assert_eq!(binomial_limit(n, p, 0.99), limit, "{n} {p}");
+        }
+        assert_eq!(binomial_limit(100_000, 0.01, 0.99), 1074);
     }
 
     #[test]

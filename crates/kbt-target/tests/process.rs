@@ -77,6 +77,27 @@ fn the_environment_is_the_minimum_what_is_listed_the_knobs_and_nothing_else() {
 }
 
 #[test]
+fn a_setting_has_caches_of_its_own_unless_the_file_says_otherwise() {
+    let script = "mkdir -p $TRITON_CACHE_DIR && env; grep . /proc/self/oom_score_adj; ulimit -c";
+    let own = |folder: &Path| LaunchRequest { cache: Some(folder.join("c")), ..LaunchRequest::default() };
+    let launch = run(script, "", own);
+    assert!(launch.is_ok(), "{}", launch.stderr_tail);
+    let line = |name: &str| launch.environment.get(name).cloned().unwrap_or_default();
+    for name in kbt_target::CACHES {
+        assert!(line(name).ends_with(&format!("/c/{name}")), "{name}={}", line(name));
+    }
+    let last: Vec<&str> = launch.stdout_tail.lines().rev().take(2).collect();
+    assert_eq!(last, ["0", "1000"], "no core file, and the first to go when memory runs out");
+    let folder = tempfile::tempdir().unwrap();
+    let text = "schema: kbt.target/1\nname: sh\nrun: {command: [sh], env: {TRITON_CACHE_DIR: /mine}}\n";
+    let target = Target::from_yaml(text, "sh.yaml", folder.path()).unwrap();
+    let environment = ProcessLauncher::new(&target).environment(&own(folder.path()));
+    assert_eq!(environment.get("TRITON_CACHE_DIR").map(String::as_str), Some("/mine"));
+    let shared = ProcessLauncher::new(&target).environment(&LaunchRequest::default());
+    assert!(!shared.contains_key("CUDA_CACHE_PATH"));
+}
+
+#[test]
 fn outputs_and_traces_must_be_written_by_this_very_run() {
     let stale = |folder: &Path| {
         std::fs::write(folder.join("o"), "from last week").unwrap();

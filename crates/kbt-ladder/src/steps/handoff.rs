@@ -15,7 +15,8 @@ const HANDOFF_KNOBS: [&str; 3] = ["KBT_SPLIT_NUM", "KBT_SPLIT_DEN", "KBT_CHUNKS"
 
 impl AttentionTuner<'_> {
     pub(super) fn handoff(&mut self, history: &History<'_>) -> Result<StepOutput, StepFailure> {
-        let times = Self::earlier::<TraceOutcome>(history, Step::Trace)?.as_ref().and_then(times);
+        let times =
+            Self::earlier::<TraceOutcome>(history, Step::Trace)?.as_ref().and_then(|t| handoff_times(t).ok());
         if !self.is_live() {
             let Some(mut outcome) = self.recorded::<SplitOutcome>(Step::Handoff)? else {
                 return Err(self.needs_live("sweep"));
@@ -71,19 +72,30 @@ impl Correctness for Bitwise {
     }
 }
 
-/// What the model of the handoff needs, as the coarse trace has it.
-fn times(trace: &TraceOutcome) -> Option<HandoffTimes> {
-    let h = trace.handoff.as_ref()?;
-    Some(HandoffTimes {
+/// A time of the handoff that a trace does not tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the trace does not tell {0}")]
+pub struct LacksTime(&'static str);
+
+/// What the model of the handoff needs, as a coarse trace has it.
+///
+/// # Errors
+/// Names the first time that the trace does not tell.
+pub fn handoff_times(trace: &TraceOutcome) -> Result<HandoffTimes, LacksTime> {
+    let h = trace.handoff.as_ref().ok_or(LacksTime("which events and barriers are the handoff"))?;
+    let told = |value: Option<f64>, what| value.ok_or(LacksTime(what));
+    Ok(HandoffTimes {
         // The trace brackets the writing of a whole tile of P, and the product of both producers' tiles at once:
         // per tile of one producer they are these.
-        chunk_cycles: h.chunk_cycles? * h.chunks_per_step?,
-        tile_cycles: h.tile_cycles? * h.tiles_per_handoff?,
+        chunk_cycles: told(h.chunk_cycles, "the time of a chunk")?
+            * told(h.chunks_per_step, "how many chunks a step writes")?,
+        tile_cycles: told(h.tile_cycles, "the time of a tile")?
+            * told(h.tiles_per_handoff, "how many tiles a handoff has")?,
         chunks_count: Some(1),
         tiles_count: Some(1),
-        other_consumer_cycles: h.consumer_other_cycles?,
-        round_trip_cycles: h.round_trip_cycles?,
-        producer_other_cycles: h.producer_other_cycles?,
+        other_consumer_cycles: told(h.consumer_other_cycles, "the consumer's other work")?,
+        round_trip_cycles: told(h.round_trip_cycles, "the time from a signal to its being seen")?,
+        producer_other_cycles: told(h.producer_other_cycles, "the producer's other work")?,
         producers_count: h.producers.len() as u32,
         consumer_feeds_producer: false,
         provenance: trace.provenance.clone(),

@@ -10,6 +10,8 @@ mod trace;
 mod triage;
 mod validate;
 
+pub use handoff::{LacksTime, handoff_times};
+
 use crate::ladder::Progress;
 use crate::{Backend, History, Origin, Runner, StepFailure, StepOutput};
 use kbt_device::DeviceProfile;

@@ -1,0 +1,142 @@
+//! `kbt split` as scripts meet it: the contract's exit codes, a sweep's files, the model on a recorded trace, two
+//! sweeps side by side, and an engine that is not there.
+#![allow(clippy::unwrap_used, reason = "a failed setup is a failed test")]
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn run(dir: &Path, args: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kbt"));
+    command.current_dir(dir).env("KBT_CUDA", dir.join("none")).arg("split").args(args).stdin(Stdio::null());
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+/// A kernel that is a shell script: 3/4 is its best split, and CHUNKS = 8 crashes.
+fn fake(dir: &Path, best: &str) -> PathBuf {
+    let script = format!(
+        "[ $CHUNKS = 8 ] && kill -SEGV $$\n[ -z $KBT_OUT ] || cp o.npy.safetensors $KBT_OUT\n\
+         t=100; [ $NUM = {best} ] && t=80\nfor i in 1 2 3; do echo kbt-time-us $t.$i; done\necho kbt-device Fake\n"
+    );
+    std::fs::write(dir.join("run.sh"), script).unwrap();
+    // One f32 tensor `o` of four elements: an 8-byte header length, the header, the data.
+    let header = br#"{"o":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}"#;
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend(header);
+    file.extend([1.0f32, 2.0, 3.0, 4.0].map(f32::to_le_bytes).concat());
+    std::fs::write(dir.join("o.npy.safetensors"), file).unwrap();
+    let text = "schema: kbt.target/1\nname: fake\nrun: {command: [sh, run.sh]}\nknobs:\n  \
+        - {name: NUM, values: [1, 2, 3], default: 2}\n  - {name: CHUNKS, values: [4, 8], default: 4}\n\
+        handoff: {num: NUM, den: 4, chunks: CHUNKS, tiles: 8}\noutputs: [{name: o}]\nlimits: {cooldown_s: 0}\n";
+    let path = dir.join("fake.yaml");
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn the_contract_says_yes_no_or_that_it_was_asked_nonsense() {
+    let dir = tempfile::tempdir().unwrap();
+    let contract = |num: &str, den: &str, chunks: &str, more: &[&str]| {
+        let args = ["contract", "--num", num, "--den", den, "--chunks", chunks, "--tiles", "8"];
+        run(dir.path(), &[&args[..], more].concat())
+    };
+    let (code, out, _) = contract("7", "8", "4", &[]);
+    assert!(code == Some(1) && out.contains("3/4 < 7/8"), "{code:?} {out}");
+    assert_eq!(contract("3", "4", "4", &[]).0, Some(0));
+    for (num, den, chunks, says) in [
+        ("8", "8", "4", "8/8 is no split"),
+        ("1", "2", "1", "1 chunks and 8 tiles"),
+        ("1", "0", "4", "1/0 is no"),
+    ] {
+        let (code, out, err) = contract(num, den, chunks, &[]);
+        assert!(code == Some(2) && err.contains(says) && err.contains("accepted") && out.is_empty(), "{err}");
+    }
+    let (code, out, _) = contract("7", "8", "4", &["--format", "json"]);
+    let report = json(&out);
+    assert_eq!((code, report["schema"].as_str()), (Some(1), Some("kbt.split.contract/1")));
+    assert_eq!(report["integers"]["first_tiles"], 7);
+    assert_eq!(report["provenance"]["kind"], "given");
+}
+
+#[test]
+fn a_sweep_leaves_its_tables_and_is_set_beside_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    fake(dir, "3");
+    let (code, out, err) = run(dir, &["sweep", "fake.yaml", "--out", "a", "--dry-run"]);
+    assert_eq!((code, out.lines().count()), (Some(0), 6), "{out}{err}");
+    assert!(!dir.join("a").exists() && out.starts_with("0  CHUNKS=4 NUM=2\n"), "{out}");
+    let (code, out, err) = run(dir, &["sweep", "fake.yaml", "--out", "a", "--format", "json"]);
+    assert_eq!(code, Some(0), "{err}");
+    let outcome = json(&out);
+    let best = &outcome["points"][usize::try_from(outcome["best"].as_u64().unwrap()).unwrap()];
+    assert_eq!(best["setting"]["NUM"], "3");
+    let failed = outcome["points"].as_array().unwrap().iter().filter(|p| p["status"]["kind"] == "failed");
+    assert_eq!(failed.count(), 3, "{out}");
+    for file in ["spec.json", "journal.jsonl", "outcome.json", "table.csv", "t4.json"] {
+        assert!(dir.join("a").join(file).is_file(), "{file}");
+    }
+    assert!(dir.join("a/points/0/cache").exists() || !dir.join("a/points/0/out.safetensors").exists());
+    let (code, _, err) = run(dir, &["sweep", "fake.yaml", "--out", "a"]);
+    assert!(code == Some(2) && err.contains("--resume"), "{err}");
+    let (code, out, err) = run(dir, &["compare", "a", "a/outcome.json", "--format", "json"]);
+    assert_eq!((code, json(&out)["schema"].as_str()), (Some(0), Some("kbt.split.compare/1")), "{err}");
+    // A kernel whose worst and best have changed places contradicts the first.
+    std::fs::write(
+        dir.join("run.sh"),
+        std::fs::read_to_string(dir.join("run.sh")).unwrap().replace("t=80", "t=130"),
+    )
+    .unwrap();
+    assert_eq!(run(dir, &["sweep", "fake.yaml", "--out", "b", "--exhaustive"]).0, Some(0));
+    let (code, out, _) = run(dir, &["compare", "a", "b"]);
+    assert!(code == Some(1) && out.contains("1 faster in one and slower in the other"), "{out}");
+}
+
+#[test]
+fn the_model_reads_a_recorded_trace_and_is_scored_against_the_recorded_sweep() {
+    let dir = tempfile::tempdir().unwrap();
+    let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/recordings/h200-sxm/bf16");
+    let trace = recording.join("trace.kbttrace").display().to_string();
+    let asked = ["model", "--trace", &trace, "--chunks", "4", "--tiles", "8", "--format", "json"];
+    let (code, out, err) = run(dir.path(), &asked);
+    assert_eq!(code, Some(0), "{err}");
+    let model = json(&out);
+    // Every legal pair of 4 chunks and 8 tiles: first tiles up to 2, 4 and 6.
+    assert_eq!(model["curve"].as_array().unwrap().len(), 12);
+    assert!(model["times"]["producer_other_cycles"].as_f64().unwrap() > 500.0, "{out}");
+    assert!(model.get("score").is_none());
+    // A run's step file is an analysis already; the sweep of the same run scores it.
+    let step = recording.join("2-trace.json").display().to_string();
+    let sweep: Value = json(&std::fs::read_to_string(recording.join("5-handoff.json")).unwrap());
+    std::fs::write(dir.path().join("outcome.json"), sweep["outcome"].to_string()).unwrap();
+    let asked =
+        ["model", "--trace", &step, "--chunks", "2,4,8", "--tiles", "8", "--sweep", ".", "--format", "json"];
+    let (code, out, err) = run(dir.path(), &asked);
+    assert_eq!(code, Some(0), "{err}");
+    let score = &json(&out)["score"];
+    assert_eq!(score["points_count"], 15, "{out}");
+    assert!(score["max_error_percent"].as_f64().unwrap() < 5.0, "{score}");
+    let (code, _, err) = run(dir.path(), &["model", "--chunks", "4", "--tiles", "8"]);
+    assert!(code == Some(2) && err.contains("--trace"), "{err}");
+}
+
+#[test]
+fn an_engine_that_is_not_there_and_options_of_another_are_bad_usage() {
+    let dir = tempfile::tempdir().unwrap();
+    fake(dir.path(), "3");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kbt"));
+    command.current_dir(dir.path()).env("PATH", dir.path());
+    command.args(["split", "sweep", "fake.yaml", "--out", "a", "--engine", "slurm"]);
+    let output = command.output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && err.contains("scontrol: not found"), "{err}");
+    let (code, _, err) =
+        run(dir.path(), &["sweep", "fake.yaml", "--out", "a", "--engine", "slurm", "--gpus", "0,1"]);
+    assert!(code == Some(2) && err.contains("--gpus"), "{err}");
+    assert!(!dir.path().join("a").exists());
+}
