@@ -28,9 +28,24 @@ impl Entry {
         self.start
     }
 
+    /// Whether any place of its data can be gone to: neither packed nor checked by a sum over all of it.
+    pub(crate) const fn is_seekable(&self) -> bool {
+        !self.deflated && self.crc.is_none()
+    }
+
     /// Its data from the beginning. A damaged entry gives an error at its end at the latest.
     pub(crate) fn open(&self, source: &Source) -> Result<Box<dyn Read + Send>, TensorError> {
+        self.open_from(source, 0)
+    }
+
+    /// Its data from byte `skip` on. What lies before is read and dropped where the entry is not seekable.
+    pub(crate) fn open_from(&self, source: &Source, skip: u64) -> Result<Box<dyn Read + Send>, TensorError> {
         let mut reader = source.open()?;
+        if self.is_seekable() {
+            let skip = skip.min(self.packed);
+            reader.seek(SeekFrom::Start(self.start + skip)).map_err(|e| source.io(e))?;
+            return Ok(Box::new(reader.take(self.packed - skip)));
+        }
         reader.seek(SeekFrom::Start(self.start)).map_err(|e| source.io(e))?;
         let packed = reader.take(self.packed);
         let data: Box<dyn Read + Send> = if self.deflated {
@@ -38,10 +53,12 @@ impl Entry {
         } else {
             Box::new(packed)
         };
-        Ok(match self.crc {
+        let mut data: Box<dyn Read + Send> = match self.crc {
             None => data,
             Some(crc) => Box::new(Checked { data, left: self.size, hash: crc32fast::Hasher::new(), crc }),
-        })
+        };
+        io::copy(&mut data.by_ref().take(skip), &mut io::sink()).map_err(|e| source.io(e))?;
+        Ok(data)
     }
 
     /// All of it, where it is no longer than `limit` bytes.

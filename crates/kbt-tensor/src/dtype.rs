@@ -240,16 +240,17 @@ pub(crate) const fn f32_to_bf16(value: f32) -> u16 {
     ((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) as u16
 }
 
+/// Without branches, so that a loop over it becomes vector code.
 pub(crate) fn f16_to_f32(bits: u16) -> f32 {
     let sign = u32::from(bits >> 15) << 31;
     let magnitude = u32::from(bits & 0x7fff);
-    let value = match magnitude {
-        0x7c00.. => return f32::from_bits(sign | 0x7f80_0000 | (magnitude & 0x3ff) << 13),
-        // The exponent's bias goes from 15 to 127.
-        0x0400.. => f32::from_bits((magnitude << 13) + (112 << 23)),
-        _ => f32::from(bits & 0x3ff) * f32::from_bits((127 - 24) << 23),
-    };
-    f32::from_bits(value.to_bits() | sign)
+    // The exponent's bias goes from 15 to 127; that of NaN and infinity to the top.
+    let rebias = if magnitude < 0x7c00 { 112 << 23 } else { 224 << 23 };
+    let normal = (magnitude << 13) + rebias;
+    // Through the integer's value: a subnormal f32 on the way would be slow.
+    #[expect(clippy::cast_precision_loss, reason = "below 2^15")]
+    let subnormal = (magnitude as f32 * f32::from_bits((127 - 24) << 23)).to_bits();
+    f32::from_bits(sign | if magnitude < 0x0400 { subnormal } else { normal })
 }
 
 /// Round to nearest even; overflow gives infinity, NaN stays NaN.

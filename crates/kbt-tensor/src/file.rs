@@ -4,8 +4,9 @@ use crate::archive::{self, Entry};
 use crate::error::list_names;
 use crate::layout::View;
 use crate::source::Source;
+use crate::swapped::Swapped;
 use crate::tensor::{Tensor, sha256_hex};
-use crate::{Dtype, TensorError, npy, pt, safetensors};
+use crate::{Dtype, TensorError, npy, pickle, pt, safetensors};
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, Read};
 use std::path::Path;
@@ -65,28 +66,41 @@ pub(crate) struct Located {
 }
 
 impl Located {
-    fn raw(&self, source: &Source) -> Result<Box<dyn Read + Send>, TensorError> {
-        let mut data = self.entry.open(source)?;
-        io::copy(&mut data.by_ref().take(self.skip), &mut io::sink()).map_err(|e| source.io(e))?;
-        Ok(Box::new(data.take(self.stored as u64)))
+    /// The stored bytes from byte `start` of them on.
+    fn raw_from(&self, source: &Source, start: u64) -> Result<Box<dyn Read + Send>, TensorError> {
+        let start = start.min(self.stored as u64);
+        let data = self.entry.open_from(source, self.skip.saturating_add(start))?;
+        Ok(Box::new(data.take(self.stored as u64 - start)))
     }
 
-    /// Whether the file's bytes are the tensor's bytes.
-    fn is_plain(&self) -> bool {
-        !self.swap && !self.code_a_byte && self.view.is_row_major() && self.view.offset == 0
+    /// Whether the file keeps the elements in the tensor's order, if perhaps with their bytes the other way round.
+    fn is_in_order(&self) -> bool {
+        !self.code_a_byte && self.view.is_row_major() && self.view.offset == 0
+    }
+
+    /// The tensor's bytes from byte `start` on, as they are asked for; only where they are in order.
+    fn stream_from(&self, source: &Source, start: u64) -> Result<Box<dyn Read + Send>, TensorError> {
+        if !self.swap {
+            return self.raw_from(source, start);
+        }
+        let within = start % self.view.width as u64;
+        let mut data: Box<dyn Read + Send> =
+            Box::new(Swapped::new(self.raw_from(source, start - within)?, self.view.width));
+        io::copy(&mut data.by_ref().take(within), &mut io::sink()).map_err(|e| source.io(e))?;
+        Ok(data)
     }
 
     fn bytes(&self, source: &Source) -> Result<Vec<u8>, TensorError> {
         let name = &self.info.name;
         let mut bytes = Vec::new();
-        self.raw(source)?
+        self.raw_from(source, 0)?
             .read_to_end(&mut bytes)
             .map_err(|e| source.malformed(format!("data of `{name}`"), e.to_string()))?;
         if bytes.len() != self.stored {
             let problem = format!("{} bytes where {} were promised", bytes.len(), self.stored);
             return Err(source.malformed(format!("data of `{name}`"), problem));
         }
-        if self.is_plain() {
+        if self.is_in_order() && !self.swap {
             return Ok(bytes);
         }
         if self.swap {
@@ -150,10 +164,8 @@ impl TensorFile {
             zipped(&source, options)?
         } else if head.get(8) == Some(&b'{') {
             safetensors::contents(&source, length, options)?
-        } else if head.starts_with(&[0x80]) {
-            let what =
-                "a pickle outside a zip, as PyTorch wrote before 1.6; save it again with a newer PyTorch";
-            return Err(source.unsupported(what));
+        } else if let Some(refusal) = pickle_alone(&source, &head, length)? {
+            return Err(refusal);
         } else {
             return Err(source.unsupported("not recognised as safetensors, npy, npz or a PyTorch zip"));
         };
@@ -201,12 +213,27 @@ impl TensorFile {
     /// # Errors
     /// Where there is no such tensor, or its data cannot be reached.
     pub fn stream(&self, name: &str) -> Result<Box<dyn Read + Send>, TensorError> {
+        self.stream_from(name, 0)
+    }
+
+    /// The same from byte `start` of the tensor on; nothing, where that lies beyond its end.
+    ///
+    /// # Errors
+    /// As [`TensorFile::stream`].
+    pub fn stream_from(&self, name: &str, start: u64) -> Result<Box<dyn Read + Send>, TensorError> {
         let located = self.find(name)?;
-        if located.is_plain() {
-            located.raw(&self.source)
-        } else {
-            Ok(Box::new(Cursor::new(located.bytes(&self.source)?)))
+        if located.is_in_order() {
+            return located.stream_from(&self.source, start);
         }
+        let mut bytes = Cursor::new(located.bytes(&self.source)?);
+        bytes.set_position(start);
+        Ok(Box::new(bytes))
+    }
+
+    /// Whether [`TensorFile::stream_from`] goes to its start at once; else it reads or prepares what lies before.
+    #[must_use]
+    pub fn is_seekable(&self, name: &str) -> bool {
+        self.find(name).is_ok_and(|located| located.is_in_order() && located.entry.is_seekable())
     }
 
     /// One tensor, whole. Where the metadata has its digest (`sha256.NAME`), the bytes are checked against it.
@@ -225,6 +252,25 @@ impl TensorFile {
         }
         let TensorInfo { name, dtype, shape } = located.info.clone();
         Tensor::new(name, dtype, shape, bytes)
+    }
+}
+
+/// Why a pickle outside a zip is not taken: what it would run, where it would, else its age. `None` for anything else.
+fn pickle_alone(source: &Source, head: &[u8], length: u64) -> Result<Option<TensorError>, TensorError> {
+    // Protocol 2 and later begin with PROTO; the older ones with any operation, GLOBAL or MARK where they would call.
+    let marked = head.starts_with(&[0x80]);
+    if !marked && !matches!(head.first(), Some(b'c' | b'(')) {
+        return Ok(None);
+    }
+    let start = source.bytes(0, usize::try_from(length.min(pt::LONGEST_PICKLE)).unwrap_or(usize::MAX))?;
+    match pickle::read(&source.name, &start) {
+        Err(refused @ TensorError::PickleRefused { .. }) if marked || start.ends_with(b".") => {
+            Ok(Some(refused))
+        }
+        _ if marked => Ok(Some(source.unsupported(
+            "a pickle outside a zip, as PyTorch wrote before 1.6; save it again with a newer PyTorch",
+        ))),
+        _ => Ok(None),
     }
 }
 

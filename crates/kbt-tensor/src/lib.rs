@@ -20,6 +20,7 @@ mod pt;
 mod safetensors;
 mod set;
 mod source;
+mod swapped;
 mod tensor;
 
 pub use dtype::{Dtype, UnknownDtype};

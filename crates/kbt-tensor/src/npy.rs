@@ -140,6 +140,11 @@ fn element(descr: &str, asked: Option<Dtype>) -> Result<Element, String> {
             }
             return Ok(Element { dtype, width, big_endian: big_endian && width > 1, packed: false });
         }
+        "O" => {
+            return Err(format!(
+                "`{descr}`: an array of pickled Python objects, which would have to be run; save it as numbers"
+            ));
+        }
         _ => {
             return Err(format!(
                 "`{descr}`: f8 f4 f2 i8 i4 i2 i1 u8 u4 u2 u1 b1 V2 V1 f1 are taken, structured, complex and text types are not"

@@ -53,6 +53,11 @@ const CALLS: [&str; 5] = [
     "torch._utils._rebuild_tensor_v3",
 ];
 
+/// The rebuilds take up to eight arguments.
+const MOST_ARGUMENTS: usize = 16;
+/// Values in all: a byte of a pickle makes one, and one takes tens of bytes. A tensor takes about twenty.
+const MOST_VALUES: usize = 1 << 22;
+
 fn allowed(global: &str) -> bool {
     CALLS.contains(&global)
         || global == "torch.storage.UntypedStorage"
@@ -210,7 +215,14 @@ impl Machine<'_> {
             ("collections.OrderedDict", _) => {
                 return Err(self.bad("an OrderedDict with arguments; PyTorch fills it afterwards"));
             }
-            (name, arguments) => Value::Call(name.to_owned(), arguments.to_vec()),
+            (name, arguments) if arguments.len() <= MOST_ARGUMENTS => {
+                Value::Call(name.to_owned(), arguments.to_vec())
+            }
+            (name, arguments) => {
+                let problem =
+                    format!("{name} with {} arguments; at most {MOST_ARGUMENTS} are taken", arguments.len());
+                return Err(self.bad(problem));
+            }
         };
         self.push(value);
         Ok(())
@@ -241,6 +253,9 @@ impl Machine<'_> {
     /// One operation; true at STOP. The names are those of Python's `pickletools`.
     fn step(&mut self) -> Result<bool, TensorError> {
         let offset = self.at;
+        if self.arena.len().max(self.stack.len()) > MOST_VALUES {
+            return Err(self.bad(format!("more than {MOST_VALUES} values")));
+        }
         let op = self.take(1)?[0];
         match op {
             b'.' => return Ok(true),                   // STOP

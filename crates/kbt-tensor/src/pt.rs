@@ -10,12 +10,16 @@ use crate::tensor::{byte_length, elements};
 use crate::{Dtype, TensorError, TensorInfo};
 
 /// A pickle of descriptions is small; the data is elsewhere.
-const LONGEST_PICKLE: u64 = 1 << 28;
+pub(crate) const LONGEST_PICKLE: u64 = 1 << 28;
 /// Nesting of dictionaries and lists that is followed. Cycles end here too.
 const DEEPEST: usize = 16;
 /// Values visited: a pickle can name one value from many places, and so on within it.
 const MOST_VALUES: usize = 1 << 20;
-/// A view that repeats its storage (stride 0) is written out in full; beyond this it must not be larger than it.
+/// Bytes of one key, and of all names together: a pickle can name one text from many places, too.
+const LONGEST_KEY: usize = 1 << 12;
+const LONGEST_NAMES: usize = 1 << 26;
+/// A view that repeats its storage (stride 0) is written out in full. What all such views of a file add to their storages
+/// may be this much.
 const LARGEST_EXPANSION: usize = 1 << 30;
 
 /// PyTorch's names of storages and dtypes. `float4_e2m1fn_x2` has two codes an element.
@@ -94,6 +98,9 @@ struct Found {
     located: Vec<Located>,
     notes: Vec<String>,
     visited: usize,
+    names: usize,
+    /// Bytes that views take beyond those of their storages.
+    expanded: usize,
 }
 
 impl Walk<'_> {
@@ -104,6 +111,11 @@ impl Walk<'_> {
             let problem = format!("more than {MOST_VALUES} values or {DEEPEST} levels");
             return Err(self.source.malformed("pickle", problem));
         }
+        found.names += path.iter().map(String::len).sum::<usize>();
+        if found.names > LONGEST_NAMES {
+            let problem = format!("names of more than {LONGEST_NAMES} bytes in all");
+            return Err(self.source.malformed("pickle", problem));
+        }
         let note = |found: &mut Found, what: &str| {
             found.notes.push(format!("`{}` is {what}, no tensor; left out", path.join(".")));
         };
@@ -111,7 +123,12 @@ impl Walk<'_> {
             Value::Dict(entries) => {
                 for &(key, value) in entries {
                     path.push(match self.pickle.value(key) {
-                        Value::Text(text) => text.clone(),
+                        Value::Text(text) if text.len() <= LONGEST_KEY => text.clone(),
+                        Value::Text(text) => {
+                            let problem =
+                                format!("a key of {} bytes; at most {LONGEST_KEY} are taken", text.len());
+                            return Err(self.source.malformed("pickle", problem));
+                        }
                         Value::Int(number) => number.to_string(),
                         _ => {
                             return Err(self
@@ -150,6 +167,17 @@ impl Walk<'_> {
         let name = if name.is_empty() { self.source.stem.as_str() } else { name };
         let located =
             self.locate(id, name).map_err(|p| self.source.malformed(format!("tensor `{name}`"), p))?;
+        // The view's own length is known to fit since it was located.
+        let length = byte_length(located.info.dtype, &located.info.shape).unwrap_or(usize::MAX);
+        found.expanded = found.expanded.saturating_add(length.saturating_sub(located.stored));
+        if found.expanded > LARGEST_EXPANSION {
+            let problem = format!(
+                "the views of this file repeat {} bytes of their storages; at most {LARGEST_EXPANSION} are taken, so \
+                 save them after .contiguous()",
+                found.expanded
+            );
+            return Err(self.source.malformed(format!("tensor `{name}`"), problem));
+        }
         found.located.push(located);
         Ok(())
     }
@@ -188,10 +216,7 @@ impl Walk<'_> {
             return Err(format!("its view takes {needed} bytes of a storage of {}", entry.size));
         }
         let shape = if dtype == Dtype::E2m1 { double_last(&view.shape)? } else { view.shape.clone() };
-        let length = byte_length(dtype, &shape)?;
-        if length > LARGEST_EXPANSION.max(needed) {
-            return Err(format!("a view of {length} bytes over {needed}; save it after .contiguous()"));
-        }
+        byte_length(dtype, &shape)?;
         let mut skip = 0;
         let mut stored = needed;
         if view.is_row_major() {

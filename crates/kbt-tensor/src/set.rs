@@ -10,6 +10,7 @@ use std::path::Path;
 
 const DIGEST: &str = "sha256.";
 const INPUT_DIGEST: &str = "input_sha256.";
+const INPUT_DTYPE: &str = "input_dtype.";
 
 /// Tensors by name, and what a safetensors file says beside them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -82,11 +83,12 @@ impl TensorSet {
         self.metadata.insert(key.into(), value.into());
     }
 
-    /// Records which inputs the set, an output, was computed from: metadata `input_sha256.NAME`. Outputs of
-    /// different inputs differ by right, and a comparison of them is refused.
+    /// Records which inputs the set, an output, was computed from: metadata `input_sha256.NAME` and
+    /// `input_dtype.NAME`. Outputs of different inputs differ by right, and a comparison of them is refused.
     pub fn record_inputs(&mut self, inputs: &Self) {
         for tensor in inputs.iter() {
             self.set_metadata(format!("{INPUT_DIGEST}{}", tensor.name()), tensor.sha256());
+            self.set_metadata(format!("{INPUT_DTYPE}{}", tensor.name()), tensor.dtype().as_str());
         }
     }
 

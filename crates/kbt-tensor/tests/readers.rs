@@ -57,6 +57,43 @@ fn types_that_npy_lost_are_read_with_the_callers_word_only() {
 }
 
 #[test]
+fn an_array_of_python_objects_is_no_tensor() {
+    let mut bytes =
+        b"\x93NUMPY\x01\x00\x46\x00{'descr': '|O', 'fortran_order': False, 'shape': (1,), }".to_vec();
+    bytes.resize(10 + 0x46, b' ');
+    let error = TensorSet::from_bytes(bytes, "x", &ReadOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("pickled Python objects"), "{error}");
+}
+
+#[test]
+fn a_stream_begins_anywhere() {
+    for (file, name) in [
+        ("f32.npy", "f32"),
+        ("f32_big_endian.npy", "f32_big_endian"),
+        ("f32_fortran.npy", "f32_fortran"),
+        ("pair.npz", "a"),
+        ("packed.npz", "a"),
+        ("state.pt", "t"),
+        ("state.pt", "tail"),
+        ("big_endian.pt", "big_endian"),
+        ("unaligned.safetensors", "m"),
+    ] {
+        let file = TensorFile::open(&fixture(file), &ReadOptions::default()).unwrap();
+        let whole = file.load(name).unwrap().into_bytes();
+        for start in 0..=whole.len() + 1 {
+            let mut rest = Vec::new();
+            file.stream_from(name, start as u64).unwrap().read_to_end(&mut rest).unwrap();
+            assert_eq!(rest, whole[start.min(whole.len())..], "{name} from {start}");
+        }
+    }
+    let seekable = |file: &str, name: &str| {
+        TensorFile::open(&fixture(file), &ReadOptions::default()).unwrap().is_seekable(name)
+    };
+    assert!(seekable("f32.npy", "f32") && seekable("f32_big_endian.npy", "f32_big_endian"));
+    assert!(!seekable("pair.npz", "a") && !seekable("f32_fortran.npy", "f32_fortran"));
+}
+
+#[test]
 fn npz_entries_are_read_stored_and_packed() {
     assert_eq!(tensor("pair.npz", &[], "a").to_f32().unwrap(), M);
     assert_eq!(tensor("pair.npz", &[], "b").dtype(), Dtype::I64);
@@ -105,6 +142,18 @@ fn a_pickle_that_would_run_something_is_refused_and_named() {
     let error = TensorSet::read(&fixture("evil.pt"), &ReadOptions::default()).unwrap_err();
     assert!(matches!(error, TensorError::PickleRefused { .. }));
     assert!(error.to_string().contains("posix.system"), "{error}");
+    // A pickle without a zip around it, in a new and in the oldest protocol, and one that only looks like it.
+    for (code, says) in [
+        (&b"\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c\x02id\x85R."[..], "`posix.system`"),
+        (b"cposix\nsystem\n(S'id'\ntR.", "`posix.system`"),
+        (b"(iposix\nsystem\n.", "`posix.system`"),
+        (b"\x80\x02K\x01.", "before 1.6"),
+        (b"column\nheadings\n", "not recognised"),
+    ] {
+        let error =
+            TensorSet::from_bytes(code.to_vec(), "x", &ReadOptions::default()).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
     let beyond = TensorSet::read(&fixture("beyond.pt"), &ReadOptions::default()).unwrap_err().to_string();
     assert!(beyond.contains("28 bytes of a storage of 24"), "{beyond}");
 }
@@ -194,6 +243,7 @@ fn what_is_written_reads_back_equal_and_is_the_same_every_time() {
     let back = TensorSet::from_bytes(bytes, "x", &ReadOptions::default()).unwrap();
     assert_eq!(back, set);
     assert_eq!(back.input_digests()["q"], inputs.require("q").unwrap().sha256());
+    assert_eq!(back.metadata()["input_dtype.q"], "f32");
     for t in set.iter().filter(|t| t.dtype() != Dtype::E2m1) {
         let hint = options(&[&format!("x={}", t.dtype())]);
         let back = TensorSet::from_bytes(npy_bytes(t).unwrap(), "x", &hint).unwrap();

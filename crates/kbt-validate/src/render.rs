@@ -63,6 +63,9 @@ impl Display for Bits {
         if self.special_differing_count > 0 {
             write!(f, "; NaN or infinity on one side: {}", self.special_differing_count)?;
         }
+        if let Some(place) = &self.first_special_index {
+            write!(f, ", the first at {place:?}")?;
+        }
         if self.nan_payload_count > 0 {
             write!(f, "; other NaN bits: {}", self.nan_payload_count)?;
         }

@@ -32,40 +32,111 @@ pub struct Bits {
     pub distribution: Vec<UlpRange>,
     /// Elements that are NaN or infinite on one side and not the same on the other.
     pub special_differing_count: u64,
+    /// The place of the first of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_special_index: Option<Vec<usize>>,
     /// Elements that are NaN on both sides, with other bits.
     pub nan_payload_count: u64,
 }
 
+/// How the bit patterns of a type stand for numbers.
+#[derive(Clone, Copy)]
+struct Form {
+    /// The sign's bit; 0 where there is none.
+    sign: u64,
+    order: Order,
+    /// The bits without the sign, for the types that have specials.
+    mask: u64,
+    /// The least of them that is infinite or NaN.
+    special: u64,
+    /// Whether that one is infinite.
+    infinite: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Unsigned,
+    TwosComplement,
+    /// A sign and a magnitude.
+    Magnitude,
+}
+
+impl Form {
+    const fn of(dtype: Dtype) -> Self {
+        let sign = 1 << (dtype.bits() - 1);
+        let (mask, special, infinite) = match dtype {
+            Dtype::F64 => (sign - 1, 0x7ff0_0000_0000_0000, true),
+            Dtype::F32 => (sign - 1, 0x7f80_0000, true),
+            Dtype::F16 => (sign - 1, 0x7c00, true),
+            Dtype::Bf16 => (sign - 1, 0x7f80, true),
+            Dtype::E5m2 => (sign - 1, 0x7c, true),
+            Dtype::E4m3 => (sign - 1, 0x7f, false),
+            Dtype::E8m0 => (0xff, 0xff, false),
+            _ => (0, u64::MAX, false),
+        };
+        let order = match dtype {
+            Dtype::I64 | Dtype::I32 | Dtype::I16 | Dtype::I8 => Order::TwosComplement,
+            Dtype::U64 | Dtype::U32 | Dtype::U16 | Dtype::U8 | Dtype::Bool | Dtype::E8m0 => Order::Unsigned,
+            _ => Order::Magnitude,
+        };
+        Self { sign, order, mask, special, infinite }
+    }
+
+    const fn is_special(self, code: u64) -> bool {
+        code & self.mask >= self.special
+    }
+
+    const fn is_nan(self, code: u64) -> bool {
+        self.is_special(code) && !(self.infinite && code & self.mask == self.special)
+    }
+
+    /// A number that grows with the value, in steps of 1 from one value to the next; both zeros have the same.
+    const fn place(self, code: u64) -> u64 {
+        match self.order {
+            Order::Unsigned => code,
+            Order::TwosComplement => code ^ self.sign,
+            Order::Magnitude if code & self.sign == 0 => self.sign + code,
+            Order::Magnitude => self.sign - (code & (self.sign - 1)),
+        }
+    }
+}
+
+/// Bytes looked at together. Even, so that they hold whole elements, packed ones too.
+const BLOCK: usize = 512;
+/// Up to so many bits of the largest distance, a pass over the block for each range is faster than to look up each range.
+const PASSES: usize = 12;
+
 /// Counts as the chunks come by.
 pub(crate) struct BitCounter {
     dtype: Dtype,
-    elements: usize,
+    form: Form,
+    /// Elements before the next one, from the tensor's start.
+    at: usize,
+    elements: u64,
     differing: u64,
     first: Option<usize>,
     max_ulps: u64,
     /// By the number of bits that the distance takes: 0, 1, 2-3, 4-7, …
     ranges: [u64; 65],
     special: u64,
+    first_special: Option<usize>,
     payload: u64,
 }
 
-#[derive(PartialEq, Clone, Copy)]
-enum Kind {
-    Number,
-    Infinite,
-    Nan,
-}
-
 impl BitCounter {
-    pub(crate) const fn new(dtype: Dtype) -> Self {
+    /// Counts from element `at` on.
+    pub(crate) const fn new(dtype: Dtype, at: usize) -> Self {
         Self {
             dtype,
+            form: Form::of(dtype),
+            at,
             elements: 0,
             differing: 0,
             first: None,
             max_ulps: 0,
             ranges: [0; 65],
             special: 0,
+            first_special: None,
             payload: 0,
         }
     }
@@ -74,18 +145,26 @@ impl BitCounter {
     pub(crate) fn push(&mut self, saved: &[u8], variant: &[u8]) {
         let count = saved.len() * 8 / self.dtype.bits();
         if saved != variant {
-            // Blocks of even length hold whole elements, packed ones too.
-            const BLOCK: usize = 512;
-            for (block, (a, b)) in saved.chunks(BLOCK).zip(variant.chunks(BLOCK)).enumerate() {
+            let mut start = self.at;
+            for (a, b) in saved.chunks(BLOCK).zip(variant.chunks(BLOCK)) {
                 if a != b {
-                    self.block(a, b, self.elements + block * BLOCK * 8 / self.dtype.bits());
+                    match self.dtype.bits() {
+                        8 => self.bytes(a, b, start),
+                        16 => self.halves(a, b, start),
+                        32 => self.words(a, b, start),
+                        64 => self.doubles(a, b, start),
+                        _ => self.one_by_one(a, b, start),
+                    }
                 }
+                start += BLOCK * 8 / self.dtype.bits();
             }
         }
-        self.elements += count;
+        self.at += count;
+        self.elements += count as u64;
     }
 
-    fn block(&mut self, saved: &[u8], variant: &[u8], start: usize) {
+    /// A block of any type, and of those with specials in them.
+    fn one_by_one(&mut self, saved: &[u8], variant: &[u8], start: usize) {
         for index in 0..saved.len() * 8 / self.dtype.bits() {
             let (Some(a), Some(b)) = (self.dtype.code(saved, index), self.dtype.code(variant, index)) else {
                 break;
@@ -93,22 +172,38 @@ impl BitCounter {
             if a != b {
                 self.differing += 1;
                 self.first.get_or_insert(start + index);
-                self.element(a, b);
+                self.element(a, b, start + index);
             }
         }
     }
 
-    fn element(&mut self, a: u64, b: u64) {
-        match (kind(self.dtype, a), kind(self.dtype, b)) {
-            (Kind::Number, Kind::Number) => {
-                let distance = self.dtype.rank(a).abs_diff(self.dtype.rank(b));
-                let ulps = u64::try_from(distance).unwrap_or(u64::MAX);
+    fn element(&mut self, a: u64, b: u64, index: usize) {
+        let form = self.form;
+        match (form.is_special(a), form.is_special(b)) {
+            (false, false) => {
+                let ulps = form.place(a).abs_diff(form.place(b));
                 self.max_ulps = self.max_ulps.max(ulps);
-                self.ranges[(64 - ulps.leading_zeros()) as usize] += 1;
+                self.ranges[bits_of(ulps)] += 1;
             }
-            (Kind::Nan, Kind::Nan) => self.payload += 1,
-            _ => self.special += 1,
+            (true, true) if form.is_nan(a) && form.is_nan(b) => self.payload += 1,
+            _ => {
+                self.special += 1;
+                self.first_special.get_or_insert(index);
+            }
         }
+    }
+
+    /// The counts of what came right after.
+    pub(crate) fn merge(&mut self, next: &Self) {
+        self.at = next.at;
+        self.elements += next.elements;
+        self.differing += next.differing;
+        self.first = self.first.or(next.first);
+        self.max_ulps = self.max_ulps.max(next.max_ulps);
+        self.ranges.iter_mut().zip(next.ranges).for_each(|(count, more)| *count += more);
+        self.special += next.special;
+        self.first_special = self.first_special.or(next.first_special);
+        self.payload += next.payload;
     }
 
     pub(crate) fn finish(self, shape: &[usize]) -> Bits {
@@ -121,7 +216,7 @@ impl BitCounter {
             }
         };
         Bits {
-            elements_count: self.elements as u64,
+            elements_count: self.elements,
             differing_count: self.differing,
             first_index: self.first.map(|index| unravel(index, shape)),
             max_ulps: self.max_ulps,
@@ -133,34 +228,84 @@ impl BitCounter {
                 .map(range)
                 .collect(),
             special_differing_count: self.special,
+            first_special_index: self.first_special.map(|index| unravel(index, shape)),
             nan_payload_count: self.payload,
         }
     }
 }
 
-/// Whether a bit pattern is a number, an infinity or NaN.
-fn kind(dtype: Dtype, code: u64) -> Kind {
-    // Exponent and mantissa without the sign; the least pattern that is infinite, and whether NaNs lie above it.
-    let (magnitude, infinity) = match dtype {
-        Dtype::F64 => (code & (u64::MAX >> 1), 0x7ff0_0000_0000_0000),
-        Dtype::F32 => (code & 0x7fff_ffff, 0x7f80_0000),
-        Dtype::F16 => (code & 0x7fff, 0x7c00),
-        Dtype::Bf16 => (code & 0x7fff, 0x7f80),
-        Dtype::E5m2 => (code & 0x7f, 0x7c),
-        Dtype::E4m3 if code & 0x7f == 0x7f => return Kind::Nan,
-        Dtype::E8m0 if code == 0xff => return Kind::Nan,
-        _ => return Kind::Number,
-    };
-    match magnitude.cmp(&infinity) {
-        std::cmp::Ordering::Less => Kind::Number,
-        std::cmp::Ordering::Equal => Kind::Infinite,
-        std::cmp::Ordering::Greater => Kind::Nan,
-    }
+/// The number of bits that a distance takes.
+const fn bits_of(ulps: u64) -> usize {
+    (64 - ulps.leading_zeros()) as usize
 }
+
+/// A block of elements of one width, in loops without branches that become vector code; a block with a special in it
+/// goes one by one. The last type counts a block's elements.
+macro_rules! block {
+    ($name:ident, $code:ty, $bytes:literal, $count:ty) => {
+        impl BitCounter {
+            fn $name(&mut self, saved: &[u8], variant: &[u8], start: usize) {
+                const LENGTH: usize = BLOCK / $bytes;
+                let Form { sign, order, mask, special, .. } = self.form;
+                // All of them fit the code's own width but the bound that nothing reaches.
+                let (sign, mask) = (sign as $code, mask as $code);
+                let special = <$code>::try_from(special).unwrap_or(<$code>::MAX);
+                let (a, b) = (saved.as_chunks::<$bytes>().0, variant.as_chunks::<$bytes>().0);
+                let pairs =
+                    || a.iter().zip(b).map(|(a, b)| (<$code>::from_le_bytes(*a), <$code>::from_le_bytes(*b)));
+                if pairs().fold(false, |any, (a, b)| any | (a & mask >= special) | (b & mask >= special)) {
+                    return self.one_by_one(saved, variant, start);
+                }
+                let mut ulps: [$code; LENGTH] = [0; LENGTH];
+                let places = ulps.iter_mut().zip(pairs());
+                match order {
+                    Order::Unsigned => places.for_each(|(u, (a, b))| *u = a.abs_diff(b)),
+                    Order::TwosComplement => {
+                        places.for_each(|(u, (a, b))| *u = (a ^ sign).abs_diff(b ^ sign));
+                    }
+                    Order::Magnitude => {
+                        let place = |c: $code| if c & sign == 0 { sign + c } else { sign - (c & (sign - 1)) };
+                        places.for_each(|(u, (a, b))| *u = place(a).abs_diff(place(b)));
+                    }
+                }
+                let ulps = &ulps[..a.len()];
+                let count = |holds: &dyn Fn($code) -> bool| -> u64 {
+                    ulps.iter().fold(0 as $count, |count, &u| count + <$count>::from(holds(u))).into()
+                };
+                let differing =
+                    pairs().fold(0 as $count, |count, (a, b)| count + <$count>::from(a != b)).into();
+                self.differing += differing;
+                if self.first.is_none() {
+                    self.first = pairs().position(|(a, b)| a != b).map(|place| start + place);
+                }
+                let most = ulps.iter().fold(0, |most, &u| most.max(u)).into();
+                self.max_ulps = self.max_ulps.max(most);
+                if bits_of(most) > PASSES {
+                    ulps.iter().for_each(|&u| self.ranges[bits_of(u.into())] += 1);
+                    self.ranges[0] -= a.len() as u64 - differing;
+                    return;
+                }
+                // Those of at least so many bits, less those of more.
+                let mut at_least = differing;
+                for bits in 0..=bits_of(most) {
+                    let more = if bits < bits_of(most) { count(&|u| u >> bits != 0) } else { 0 };
+                    self.ranges[bits] += at_least - more;
+                    at_least = more;
+                }
+            }
+        }
+    };
+}
+
+block!(bytes, u8, 1, u16);
+block!(halves, u16, 2, u16);
+block!(words, u32, 4, u32);
+block!(doubles, u64, 8, u64);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rng::Rng;
 
     fn count(dtype: Dtype, saved: &[u64], variant: &[u64]) -> Bits {
         let bytes = |codes: &[u64]| -> Vec<u8> {
@@ -169,7 +314,7 @@ mod tests {
                 _ => codes.iter().flat_map(|c| c.to_le_bytes()[..dtype.bits() / 8].to_vec()).collect(),
             }
         };
-        let mut counter = BitCounter::new(dtype);
+        let mut counter = BitCounter::new(dtype, 0);
         // Two chunks, so that places carry over.
         let (a, b) = (bytes(saved), bytes(variant));
         let half = a.len() / 2;
@@ -199,6 +344,35 @@ mod tests {
         assert_eq!((bits.differing_count, bits.first_index), (1, Some(vec![1, 1456])));
     }
 
+    /// Every type over whole blocks, and codes over all of its range, against the distances of its ranks.
+    #[test]
+    fn whole_blocks_are_counted_as_element_by_element() {
+        let mut rng = Rng::new(5);
+        for dtype in Dtype::ALL {
+            for (spread, one_in) in [(1, 3), (0x80, 1), (u64::MAX, 1)] {
+                let top = if dtype.bits() == 64 { u64::MAX } else { (1 << dtype.bits()) - 1 };
+                let saved: Vec<u64> = (0..2048).map(|_| rng.next() & top).collect();
+                let moved = |code: &u64| {
+                    if rng.below(one_in) == 0 { code ^ (rng.next() & top & spread) } else { *code }
+                };
+                let variant: Vec<u64> = saved.iter().map(moved).collect();
+                let bits = count(dtype, &saved, &variant);
+                let mut expect = BitCounter::new(dtype, 0);
+                for (index, (&a, &b)) in saved.iter().zip(&variant).enumerate().filter(|(_, (a, b))| a != b) {
+                    expect.differing += 1;
+                    expect.first.get_or_insert(index);
+                    expect.element(a, b, index);
+                    if !expect.form.is_special(a) && !expect.form.is_special(b) {
+                        let ulps = dtype.rank(a).abs_diff(dtype.rank(b));
+                        assert_eq!(u128::from(expect.form.place(a).abs_diff(expect.form.place(b))), ulps);
+                    }
+                }
+                expect.elements = 2048;
+                assert_eq!(bits, expect.finish(&[2, 1024]), "{dtype} {spread:#x}");
+            }
+        }
+    }
+
     #[test]
     fn specials_are_placed_exactly_and_are_no_distances() {
         // NaN to NaN with other bits, infinity to number, number to NaN, one infinity to the other.
@@ -206,6 +380,7 @@ mod tests {
         let variant = [0xffc0_0001, 0x7f7f_ffff, 0x7fc0_0000, 0xff80_0000];
         let bits = count(Dtype::F32, &saved, &variant);
         assert_eq!((bits.special_differing_count, bits.nan_payload_count, bits.max_ulps), (3, 1, 0));
+        assert_eq!((bits.first_index, bits.first_special_index), (Some(vec![0, 0]), Some(vec![0, 1])));
         assert!(bits.distribution.is_empty());
         let bits = count(Dtype::E4m3, &[0x7e, 0x7f], &[0x7f, 0xff]);
         assert_eq!((bits.special_differing_count, bits.nan_payload_count), (1, 1));

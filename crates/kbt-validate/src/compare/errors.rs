@@ -2,6 +2,7 @@
 
 use super::unravel;
 use serde::{Deserialize, Serialize};
+use std::array;
 
 /// The error of one tensor. Errors are over the elements that are finite on both sides; where either is not,
 /// both must be the same NaN or infinity, or the place counts as misplaced.
@@ -33,56 +34,203 @@ pub struct ErrorStats {
 #[derive(Debug, Default)]
 pub(crate) struct ErrorSum {
     row_length: usize,
-    elements: usize,
-    finite: f64,
+    /// Elements before the next one, from the start of what is pushed in all.
+    at: usize,
+    finite: u64,
     abs: f64,
     squares: f64,
     reference_squares: f64,
     max: f64,
     max_at: usize,
+    /// Squared errors of the row that is under way.
     row_squares: f64,
+    first_row: FirstRow,
     worst: f64,
     worst_row: usize,
     misplaced: u64,
     first_misplaced: Option<usize>,
 }
 
+/// A row that was under way where the sums begin belongs to what came before, too.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+enum FirstRow {
+    /// The sums begin with a row.
+    #[default]
+    Whole,
+    /// It has not ended.
+    UnderWay,
+    /// It has ended with these squared errors.
+    Ended(f64),
+}
+
+/// Sums side by side.
+const LANES: usize = 8;
+/// Elements whose errors are kept at a time.
+const BLOCK: usize = 256;
+
+/// Puts each element to its lane, one quantity at a time: that becomes vector code.
+#[inline]
+fn add_lanes(lanes: &mut [f64; LANES], from: &[f64], put: impl Fn(f64, f64) -> f64) {
+    let (whole, rest) = from.as_chunks::<LANES>();
+    let mut sums = *lanes;
+    for eight in whole {
+        sums = array::from_fn(|lane| put(sums[lane], eight[lane]));
+    }
+    sums.iter_mut().zip(rest).for_each(|(sum, last)| *sum = put(*sum, *last));
+    *lanes = sums;
+}
+
+/// The lanes put together: the halves first, as vectors are.
+#[inline]
+fn across([a, b, c, d, e, f, g, h]: [f64; LANES], put: impl Fn(f64, f64) -> f64) -> f64 {
+    put(put(put(a, e), put(c, g)), put(put(b, f), put(d, h)))
+}
+
+/// Sums over some elements, all of them finite on both sides.
+#[derive(Default, Clone, Copy)]
+struct Run {
+    abs: f64,
+    squares: f64,
+    reference_squares: f64,
+    max: f64,
+}
+
+impl Run {
+    /// `None` where an element is not finite or a square is not. Sums in lanes, which become vector code.
+    fn of(values: &[f64], reference: &[f64]) -> Option<Self> {
+        let larger = |a: f64, b: f64| if b > a { b } else { a };
+        let [mut abs, mut squares, mut reference_squares, mut max] = [[0.0; LANES]; 4];
+        for (values, reference) in values.chunks(BLOCK).zip(reference.chunks(BLOCK)) {
+            let mut errors = [0.0; BLOCK];
+            let pairs = values.iter().zip(reference);
+            errors.iter_mut().zip(pairs).for_each(|(error, (value, right))| *error = (value - right).abs());
+            let errors = &errors[..values.len()];
+            add_lanes(&mut abs, errors, |sum, error| sum + error);
+            add_lanes(&mut squares, errors, |sum, error| sum + error * error);
+            add_lanes(&mut reference_squares, reference, |sum, right| sum + right * right);
+            add_lanes(&mut max, errors, larger);
+        }
+        let sum = Self {
+            abs: across(abs, |a, b| a + b),
+            squares: across(squares, |a, b| a + b),
+            reference_squares: across(reference_squares, |a, b| a + b),
+            max: across(max, larger),
+        };
+        // NaN and infinity on either side end in these sums.
+        (sum.abs.is_finite() && sum.squares.is_finite() && sum.reference_squares.is_finite()).then_some(sum)
+    }
+}
+
 impl ErrorSum {
-    pub(crate) fn new(row_length: usize) -> Self {
-        Self { row_length: row_length.max(1), ..Self::default() }
+    /// Sums over rows of this length, from element `at` of them on.
+    pub(crate) fn new(row_length: usize, at: usize) -> Self {
+        let row_length = row_length.max(1);
+        let first_row = if at.is_multiple_of(row_length) { FirstRow::Whole } else { FirstRow::UnderWay };
+        Self { row_length, at, first_row, ..Self::default() }
     }
 
     /// The next values and the reference's values at the same places.
-    pub(crate) fn push(&mut self, values: &[f64], reference: &[f64]) {
-        // Sums of a chunk are added to the whole once, which keeps rounding small over billions of elements.
-        let (mut abs, mut squares, mut reference_squares) = (0.0, 0.0, 0.0);
-        for (value, right) in values.iter().zip(reference) {
+    pub(crate) fn push(&mut self, mut values: &[f64], mut reference: &[f64]) {
+        // Sums of a part of a row are added to the whole once, which keeps rounding small over billions of elements.
+        while !values.is_empty() {
+            let length = (self.row_length - self.at % self.row_length).min(values.len()).min(reference.len());
+            if length == 0 {
+                break;
+            }
+            let (now, right);
+            (now, values) = values.split_at(length);
+            (right, reference) = reference.split_at(length);
+            match Run::of(now, right) {
+                Some(run) => self.run(run, now, right),
+                None => self.one_by_one(now, right),
+            }
+            self.at += length;
+            if self.at.is_multiple_of(self.row_length) {
+                self.end_row();
+            }
+        }
+    }
+
+    fn run(&mut self, run: Run, values: &[f64], reference: &[f64]) {
+        if run.max > self.max {
+            let at = values.iter().zip(reference).position(|(v, r)| (v - r).abs() == run.max);
+            (self.max, self.max_at) = (run.max, self.at + at.unwrap_or(0));
+        }
+        self.finite += values.len() as u64;
+        self.abs += run.abs;
+        self.squares += run.squares;
+        self.row_squares += run.squares;
+        self.reference_squares += run.reference_squares;
+    }
+
+    /// Elements among which some are not finite.
+    fn one_by_one(&mut self, values: &[f64], reference: &[f64]) {
+        let mut run = Run::default();
+        for (index, (value, right)) in values.iter().zip(reference).enumerate() {
             if value.is_finite() && right.is_finite() {
                 let error = (value - right).abs();
-                let square = error * error;
-                self.finite += 1.0;
-                abs += error;
-                squares += square;
-                reference_squares += right * right;
-                self.row_squares += square;
+                self.finite += 1;
+                run.abs += error;
+                run.squares += error * error;
+                run.reference_squares += right * right;
                 if error > self.max {
-                    (self.max, self.max_at) = (error, self.elements);
+                    (self.max, self.max_at) = (error, self.at + index);
                 }
             } else if !(value.is_nan() && right.is_nan() || value == right) {
                 self.misplaced += 1;
-                self.first_misplaced.get_or_insert(self.elements);
-            }
-            self.elements += 1;
-            if self.elements.is_multiple_of(self.row_length) {
-                if self.row_squares > self.worst {
-                    (self.worst, self.worst_row) = (self.row_squares, self.elements / self.row_length - 1);
-                }
-                self.row_squares = 0.0;
+                self.first_misplaced.get_or_insert(self.at + index);
             }
         }
-        self.abs += abs;
-        self.squares += squares;
-        self.reference_squares += reference_squares;
+        self.abs += run.abs;
+        self.squares += run.squares;
+        self.row_squares += run.squares;
+        self.reference_squares += run.reference_squares;
+    }
+
+    /// The row that ends before the next element.
+    fn end_row(&mut self) {
+        let squares = std::mem::take(&mut self.row_squares);
+        if self.first_row == FirstRow::UnderWay {
+            self.first_row = FirstRow::Ended(squares);
+        } else {
+            self.row(squares, self.at / self.row_length - 1);
+        }
+    }
+
+    fn row(&mut self, squares: f64, row: usize) {
+        if squares > self.worst {
+            (self.worst, self.worst_row) = (squares, row);
+        }
+    }
+
+    /// The sums over what came right after.
+    pub(crate) fn merge(&mut self, next: &Self) {
+        match next.first_row {
+            FirstRow::Whole => self.row_squares = next.row_squares,
+            FirstRow::UnderWay => self.row_squares += next.row_squares,
+            FirstRow::Ended(squares) => {
+                self.row_squares += squares;
+                // Rows are counted by their ends, and this one ends in the row that the next sums begin with.
+                let row = self.at / self.row_length;
+                let whole = std::mem::replace(&mut self.row_squares, next.row_squares);
+                if self.first_row == FirstRow::UnderWay {
+                    self.first_row = FirstRow::Ended(whole);
+                } else {
+                    self.row(whole, row);
+                }
+            }
+        }
+        self.row(next.worst, next.worst_row);
+        if next.max > self.max {
+            (self.max, self.max_at) = (next.max, next.max_at);
+        }
+        self.at = next.at;
+        self.finite += next.finite;
+        self.abs += next.abs;
+        self.squares += next.squares;
+        self.reference_squares += next.reference_squares;
+        self.misplaced += next.misplaced;
+        self.first_misplaced = self.first_misplaced.or(next.first_misplaced);
     }
 
     /// The figures. `rows` are the rows that were pushed, in their order; all of them where it is absent.
@@ -100,12 +248,12 @@ impl ErrorSum {
         {
             (row_shape, span) = (rest, span * last);
         }
-        let some = self.reference_squares > 0.0;
-        let row_mean = (self.worst / self.row_length as f64) / (self.reference_squares / self.finite);
+        let (finite, some) = (self.finite as f64, self.reference_squares > 0.0);
+        let row_mean = (self.worst / self.row_length as f64) / (self.reference_squares / finite);
         ErrorStats {
             max_abs_error: self.max,
             max_index: place(self.max_at),
-            mean_abs_error: if self.finite > 0.0 { self.abs / self.finite } else { 0.0 },
+            mean_abs_error: if self.finite > 0 { self.abs / finite } else { 0.0 },
             relative_rms_error: some
                 .then(|| (self.squares / self.reference_squares).sqrt())
                 .filter(|v| v.is_finite()),
@@ -140,6 +288,16 @@ impl Constant {
         self.varies
     }
 
+    /// What came right after.
+    pub(crate) fn merge(&mut self, next: &Self) {
+        self.varies |= next.varies;
+        if let Some(value) = next.first {
+            self.push(&[value]);
+            self.elements -= 1;
+        }
+        self.elements += next.elements;
+    }
+
     /// The one value that two or more elements share.
     pub(crate) fn value(&self) -> Option<f64> {
         self.first.filter(|_| !self.varies && self.elements > 1)
@@ -151,7 +309,7 @@ mod tests {
     use super::*;
 
     fn stats(shape: &[usize], values: &[f64], reference: &[f64]) -> ErrorStats {
-        let mut sum = ErrorSum::new(shape.last().copied().unwrap_or(1));
+        let mut sum = ErrorSum::new(shape.last().copied().unwrap_or(1), 0);
         // Chunks that cut through rows.
         for (v, r) in values.chunks(3).zip(reference.chunks(3)) {
             sum.push(v, r);
@@ -181,11 +339,11 @@ mod tests {
 
     #[test]
     fn sampled_rows_are_named_by_their_place_in_the_whole() {
-        let mut sum = ErrorSum::new(2);
+        let mut sum = ErrorSum::new(2, 0);
         sum.push(&[1.0, 2.0, 3.0, 5.0], &[1.0, 2.0, 3.0, 4.0]);
         let s = sum.finish(&[2, 3, 2], Some(&[0, 4]));
         assert_eq!((s.max_index, s.worst_row_index), (vec![1, 1, 1], vec![1, 1]));
-        let mut sum = ErrorSum::new(1);
+        let mut sum = ErrorSum::new(1, 0);
         sum.push(&[1.0, 2.0], &[1.0, 4.0]);
         let s = sum.finish(&[2, 3], Some(&[0, 4]));
         assert_eq!((s.max_index, s.worst_row_index), (vec![1, 1], vec![1, 1]), "one value a row");

@@ -6,6 +6,7 @@
 
 pub mod bits;
 pub mod errors;
+mod lanes;
 pub mod rules;
 pub mod ties;
 mod walk;
@@ -16,7 +17,7 @@ use kbt_evidence::Provenance;
 use kbt_tensor::{Dtype, TensorError, TensorFile, TensorInfo, TensorSet};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::{Cursor, Read};
+use std::io::Read;
 use ties::Ties;
 
 /// What kind of change a variant claims to be. Each has its rule; see [`rules`].
@@ -82,15 +83,17 @@ pub enum CompareError {
     },
 }
 
-/// Anything that holds named tensors: a file whose data is streamed, or a set in memory.
-pub trait Tensors {
+/// Anything that holds named tensors: a file whose data is streamed, or a set in memory. Several threads read it.
+pub trait Tensors: Sync {
     /// The tensors, ordered by name.
     fn infos(&self) -> Vec<TensorInfo>;
-    /// A tensor's bytes, row-major and little-endian.
+    /// A tensor's bytes, row-major and little-endian, from byte `start` of them on.
     ///
     /// # Errors
     /// Where there is no such tensor or its data cannot be reached.
-    fn stream(&self, name: &str) -> Result<Box<dyn Read + Send + '_>, TensorError>;
+    fn stream_from(&self, name: &str, start: u64) -> Result<Box<dyn Read + Send + '_>, TensorError>;
+    /// Whether `stream_from` goes to its start at once, without reading or preparing what lies before.
+    fn is_seekable(&self, name: &str) -> bool;
     /// The recorded digests of the inputs it was computed from.
     fn input_digests(&self) -> BTreeMap<&str, &str>;
 }
@@ -100,8 +103,12 @@ impl Tensors for TensorFile {
         self.infos().cloned().collect()
     }
 
-    fn stream(&self, name: &str) -> Result<Box<dyn Read + Send + '_>, TensorError> {
-        self.stream(name)
+    fn stream_from(&self, name: &str, start: u64) -> Result<Box<dyn Read + Send + '_>, TensorError> {
+        self.stream_from(name, start)
+    }
+
+    fn is_seekable(&self, name: &str) -> bool {
+        self.is_seekable(name)
     }
 
     fn input_digests(&self) -> BTreeMap<&str, &str> {
@@ -119,8 +126,14 @@ impl Tensors for TensorSet {
         self.iter().map(info).collect()
     }
 
-    fn stream(&self, name: &str) -> Result<Box<dyn Read + Send + '_>, TensorError> {
-        Ok(Box::new(Cursor::new(self.require(name)?.bytes())))
+    fn stream_from(&self, name: &str, start: u64) -> Result<Box<dyn Read + Send + '_>, TensorError> {
+        let bytes = self.require(name)?.bytes();
+        let start = usize::try_from(start).unwrap_or(usize::MAX).min(bytes.len());
+        Ok(Box::new(&bytes[start..]))
+    }
+
+    fn is_seekable(&self, _: &str) -> bool {
+        true
     }
 
     fn input_digests(&self) -> BTreeMap<&str, &str> {
@@ -267,32 +280,38 @@ fn describe(info: &TensorInfo) -> String {
 
 /// Outputs of different inputs differ by right: their differences would be phantoms, their errors too.
 fn same_inputs(sides: &Sides<'_>, notes: &mut Vec<String>) -> Result<(), CompareError> {
-    let others = [
+    let pair = |what: &str, other: &dyn Tensors, than: &str, one: &dyn Tensors| match other_input(one, other)
+    {
+        Some(name) => Err(CompareError::Refused(format!(
+            "the {what} was computed from another input `{name}` than the {than} (recorded SHA-256 differ), so a \
+             difference would say nothing; run both on the same saved inputs"
+        ))),
+        None => Ok(()),
+    };
+    for (what, other) in [
         ("variant's output", Some(sides.variant)),
         ("reference", sides.reference),
         ("baseline", sides.baseline),
-    ];
-    let ours = sides.saved.input_digests();
-    for (what, other) in others {
-        let Some(theirs) = other.map(Tensors::input_digests) else { continue };
-        if ours.is_empty() || theirs.is_empty() {
-            if what == "variant's output" {
-                notes.push(
-                    "no input digests on both sides: whether both saw the same inputs is not known"
-                        .to_owned(),
-                );
-            }
-            continue;
-        }
-        let name = ours.keys().chain(theirs.keys()).find(|name| ours.get(*name) != theirs.get(*name));
-        if let Some(name) = name {
-            return Err(CompareError::Refused(format!(
-                "the {what} was computed from another input `{name}` than the saved output (recorded SHA-256 differ), \
-                 so a difference would say nothing; run both on the same saved inputs"
-            )));
-        }
+    ] {
+        other.map_or(Ok(()), |other| pair(what, other, "saved output", sides.saved))?;
+    }
+    for (output, right) in sides.seeds {
+        pair("reference for another seed", *right, "baseline's output for it", *output)?;
+    }
+    if sides.saved.input_digests().is_empty() || sides.variant.input_digests().is_empty() {
+        let note = "no input digests on both sides: whether both saw the same inputs is not known";
+        notes.push(note.to_owned());
     }
     Ok(())
+}
+
+/// The name of an input that two outputs were not both computed from, where both record their inputs' digests.
+fn other_input(one: &dyn Tensors, other: &dyn Tensors) -> Option<String> {
+    let (a, b) = (one.input_digests(), other.input_digests());
+    if a.is_empty() || b.is_empty() {
+        return None;
+    }
+    a.keys().chain(b.keys()).find(|name| a.get(*name) != b.get(*name)).map(|name| (*name).to_owned())
 }
 
 /// The place of a row-major index in a shape.

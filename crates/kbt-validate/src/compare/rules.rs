@@ -241,6 +241,13 @@ mod tests {
         };
         let (one, two) = (with_input(a.clone(), 1.0), with_input(a.clone(), 2.0));
         refused(&Sides::new(&one, &two), &Rules::default(), "another input `q`");
+        let seeds: [(&dyn Tensors, &dyn Tensors); 1] = [(&one, &two)];
+        let other_seed = Sides { seeds: &seeds, ..Sides::new(&a, &b) };
+        refused(
+            &other_seed,
+            &Rules::default(),
+            "the reference for another seed was computed from another input `q`",
+        );
         assert_eq!(run(&Sides::new(&one, &one), &Rules::default()).unwrap().notes, [""; 0]);
         let coarse = set("o", Dtype::Bf16, &[1.0, 2.0]);
         let sides = Sides { reference: Some(&coarse as &dyn Tensors), ..Sides::new(&a, &b) };

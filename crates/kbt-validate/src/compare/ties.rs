@@ -30,15 +30,17 @@ pub const fn is_code(dtype: Dtype) -> bool {
 
 /// Counts as the chunks come by.
 pub(crate) struct TieCounter {
-    elements: usize,
+    /// Elements before the next one, from the tensor's start.
+    at: usize,
     explained: u64,
     unexplained: u64,
     first: Option<usize>,
 }
 
 impl TieCounter {
-    pub(crate) const fn new() -> Self {
-        Self { elements: 0, explained: 0, unexplained: 0, first: None }
+    /// Counts from element `at` on.
+    pub(crate) const fn new(at: usize) -> Self {
+        Self { at, explained: 0, unexplained: 0, first: None }
     }
 
     pub(crate) fn push(
@@ -58,11 +60,19 @@ impl TieCounter {
                     self.explained += 1;
                 } else {
                     self.unexplained += 1;
-                    self.first.get_or_insert(self.elements + index);
+                    self.first.get_or_insert(self.at + index);
                 }
             }
         }
-        self.elements += reference.len();
+        self.at += reference.len();
+    }
+
+    /// The counts of what came right after.
+    pub(crate) fn merge(&mut self, next: &Self) {
+        self.at = next.at;
+        self.explained += next.explained;
+        self.unexplained += next.unexplained;
+        self.first = self.first.or(next.first);
     }
 
     pub(crate) fn finish(self, shape: &[usize]) -> Ties {
@@ -96,7 +106,7 @@ mod tests {
                 Dtype::E2m1.decode_f64(&[code], &mut out);
                 out
             };
-            let mut counter = TieCounter::new();
+            let mut counter = TieCounter::new(0);
             counter.push(
                 Dtype::E2m1,
                 (&[saved], &values(saved)),

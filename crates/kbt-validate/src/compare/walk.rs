@@ -1,149 +1,204 @@
-//! Walks through all sides of one tensor, chunk by chunk.
+//! Walks through all sides of one tensor: segments that threads take in turns, and each in chunks.
+//!
+//! The counts and sums of a segment are its own, and are put together in the order of the segments: the figures are
+//! the same for any number of threads, and whether or not a file can be read from several places at once.
 
 use super::bits::BitCounter;
 use super::errors::{Constant, ErrorSum};
+use super::lanes::{Lane, Place, Sample, elements, lone, reference};
 use super::ties::{TieCounter, is_code};
-use super::{CompareError, Rules, Sides, TensorComparison, Tensors};
-use kbt_tensor::{Dtype, TensorInfo};
-use std::io::Read;
+use super::{CompareError, Rules, Sides, TensorComparison};
+use kbt_tensor::TensorInfo;
+use std::num::NonZero;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{panic, thread};
 
-/// Elements a chunk. Even, so that packed codes are not cut.
-const CHUNK: usize = 1 << 16;
+/// Elements a chunk: what a thread holds of each side. Even, so that packed codes are not cut.
+const CHUNK: usize = 1 << 15;
+/// The same where they are decoded: three sides of f64 stay in the first-level cache.
+const DECODED_CHUNK: usize = 1 << 10;
+/// Elements a segment.
+const SEGMENT: usize = CHUNK * if cfg!(test) { 2 } else { 64 };
+/// Threads at most: reading memory is what takes the time, and a few of them use all of its bandwidth.
+const MOST_THREADS: usize = 16;
 
-/// One side of the walk.
-struct Lane<'a> {
-    name: String,
-    dtype: Dtype,
-    data: Box<dyn Read + Send + 'a>,
-    bytes: Vec<u8>,
-    values: Vec<f64>,
+/// What is read of one tensor.
+struct Walk<'a> {
+    saved: Place<'a>,
+    variant: Place<'a>,
+    reference: Option<Place<'a>>,
+    baseline: Option<Place<'a>>,
+    sample: Sample<'a>,
+    elements: usize,
 }
 
-impl<'a> Lane<'a> {
-    fn open(side: &'a dyn Tensors, info: &TensorInfo) -> Result<Self, CompareError> {
-        let data = side.stream(&info.name)?;
-        Ok(Self { name: info.name.clone(), dtype: info.dtype, data, bytes: Vec::new(), values: Vec::new() })
+/// The sides from some element on.
+struct Lanes<'a> {
+    saved: Lane<'a>,
+    variant: Lane<'a>,
+    reference: Option<Lane<'a>>,
+    baseline: Option<Lane<'a>>,
+}
+
+/// What is counted and summed.
+struct Counts {
+    bits: BitCounter,
+    variant: ErrorSum,
+    baseline: ErrorSum,
+    ties: Option<TieCounter>,
+    saved_constant: Constant,
+    reference_constant: Constant,
+}
+
+impl Counts {
+    /// What came right after.
+    fn merge(mut self, next: &Self) -> Self {
+        self.bits.merge(&next.bits);
+        self.variant.merge(&next.variant);
+        self.baseline.merge(&next.baseline);
+        if let (Some(ties), Some(next)) = (&mut self.ties, &next.ties) {
+            ties.merge(next);
+        }
+        self.saved_constant.merge(&next.saved_constant);
+        self.reference_constant.merge(&next.reference_constant);
+        self
+    }
+}
+
+impl<'a> Walk<'a> {
+    fn places(&self) -> impl Iterator<Item = &Place<'a>> {
+        [Some(&self.saved), Some(&self.variant), self.reference.as_ref(), self.baseline.as_ref()]
+            .into_iter()
+            .flatten()
     }
 
-    /// The lane of a side for the tensor `like`: the one of its name; where both sides hold a lone tensor, that.
-    fn for_tensor(
-        side: Option<&'a dyn Tensors>,
-        like: &TensorInfo,
-        lone: bool,
-    ) -> Result<Option<(Self, Vec<usize>)>, CompareError> {
-        let Some(side) = side else { return Ok(None) };
-        let infos = side.infos();
-        let named = infos.iter().find(|i| i.name == like.name);
-        let Some(info) = named.or(infos.first().filter(|_| lone && infos.len() == 1)) else {
-            return Ok(None);
+    fn open(&self, start: usize) -> Result<Lanes<'a>, CompareError> {
+        let held = self.sample.starting_at(start).1;
+        Ok(Lanes {
+            saved: self.saved.open(start)?,
+            variant: self.variant.open(start)?,
+            reference: self.reference.as_ref().map(|place| place.open(held)).transpose()?,
+            baseline: self.baseline.as_ref().map(|place| place.open(start)).transpose()?,
+        })
+    }
+
+    fn segments(&self) -> usize {
+        self.elements.div_ceil(SEGMENT)
+    }
+
+    /// All segments: by as many threads as there are cores, where every side can be read from any place.
+    fn run(&self) -> Result<Counts, CompareError> {
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = cores.min(MOST_THREADS).min(self.segments());
+        let counted = if threads > 1 && self.places().all(Place::is_seekable) {
+            self.spread(threads)?
+        } else {
+            let mut lanes = self.open(0)?;
+            (0..self.segments()).map(|segment| self.segment(&mut lanes, segment)).collect::<Result<_, _>>()?
         };
-        Ok(Some((Self::open(side, info)?, info.shape.clone())))
+        Ok(counted.iter().fold(self.counts(0), |all, next| all.merge(next)))
     }
 
-    /// The same, where it must have the shape of `like`.
-    fn like(
-        side: Option<&'a dyn Tensors>,
-        like: &TensorInfo,
-        lone: bool,
-        what: &str,
-    ) -> Result<Option<Self>, CompareError> {
-        match Self::for_tensor(side, like, lone)? {
-            None => Ok(None),
-            Some((lane, shape)) if shape == like.shape => Ok(Some(lane)),
-            Some((_, shape)) => Err(CompareError::Input(format!(
-                "`{}`: the {what} is {shape:?}, the output {:?}",
-                like.name, like.shape
-            ))),
+    /// The segments' counts, in their order.
+    fn spread(&self, threads: usize) -> Result<Vec<Counts>, CompareError> {
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut counted = Vec::new();
+            loop {
+                let segment = next.fetch_add(1, Ordering::Relaxed);
+                if segment >= self.segments() {
+                    return Ok(counted);
+                }
+                match self.open(segment * SEGMENT).and_then(|mut lanes| self.segment(&mut lanes, segment)) {
+                    Ok(counts) => counted.push((segment, counts)),
+                    Err(error) => {
+                        // The others stop where they are.
+                        next.store(self.segments(), Ordering::Relaxed);
+                        return Err(error);
+                    }
+                }
+            }
+        };
+        let results: Vec<Result<_, CompareError>> = thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            let join = |worker: thread::ScopedJoinHandle<'_, _>| {
+                worker.join().unwrap_or_else(|panicked| panic::resume_unwind(panicked))
+            };
+            workers.into_iter().map(join).collect()
+        });
+        let mut counted: Vec<(usize, Counts)> =
+            results.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
+        counted.sort_unstable_by_key(|(segment, _)| *segment);
+        Ok(counted.into_iter().map(|(_, counts)| counts).collect())
+    }
+
+    /// Counts of nothing, from element `start` on.
+    fn counts(&self, start: usize) -> Counts {
+        let (row_length, held) = (self.sample.row_length, self.sample.starting_at(start).1);
+        let codes = is_code(self.saved.dtype) && self.reference.is_some();
+        Counts {
+            bits: BitCounter::new(self.saved.dtype, start),
+            variant: ErrorSum::new(row_length, held),
+            baseline: ErrorSum::new(row_length, held),
+            ties: codes.then(|| TieCounter::new(start)),
+            saved_constant: Constant::default(),
+            reference_constant: Constant::default(),
         }
     }
 
-    fn next(&mut self, elements: usize) -> Result<(), CompareError> {
-        self.bytes.resize(self.dtype.bytes_for(elements).unwrap_or(0), 0);
-        self.data
-            .read_exact(&mut self.bytes)
-            .map_err(|error| CompareError::Read { name: self.name.clone(), error })
-    }
-
-    fn decode(&mut self) {
-        self.values.clear();
-        self.dtype.decode_f64(&self.bytes, &mut self.values);
-    }
-}
-
-fn elements(shape: &[usize]) -> usize {
-    shape.iter().product()
-}
-
-/// Whether the saved output is a single tensor, which then goes with a single one of any name.
-fn lone(sides: &Sides<'_>) -> bool {
-    sides.saved.infos().len() == 1
-}
-
-/// Which elements the reference holds.
-struct Sample<'a> {
-    rows: Option<&'a [usize]>,
-    row_length: usize,
-    /// Rows that lie wholly before the walk.
-    passed: usize,
-}
-
-impl Sample<'_> {
-    /// The parts of the next chunk, which starts at element `start`, that the reference holds.
-    fn parts(&mut self, start: usize, chunk: usize) -> Vec<Range<usize>> {
-        let Some(rows) = self.rows else { return std::iter::once(0..chunk).collect() };
-        let mut parts = Vec::new();
-        while let Some(row) = rows.get(self.passed) {
-            let (first, end) = (row * self.row_length, (row + 1) * self.row_length);
-            if first >= start + chunk {
-                break;
-            }
-            parts.push(first.max(start) - start..end.min(start + chunk) - start);
-            if end > start + chunk {
-                break;
-            }
-            self.passed += 1;
+    /// One segment; the lanes stand at its start.
+    fn segment(&self, lanes: &mut Lanes<'_>, segment: usize) -> Result<Counts, CompareError> {
+        let (first, end) = (segment * SEGMENT, self.elements.min((segment + 1) * SEGMENT));
+        let mut counts = self.counts(first);
+        let mut sample = self.sample.starting_at(first).0;
+        let chunk = if self.reference.is_some() { DECODED_CHUNK } else { CHUNK };
+        for start in (first..end).step_by(chunk) {
+            self.chunk(lanes, &mut sample, start, chunk.min(end - start), &mut counts)?;
         }
-        parts
+        Ok(counts)
     }
-}
 
-/// The reference's lane, and which elements it holds.
-fn reference_lane<'a>(
-    sides: &Sides<'a>,
-    like: &TensorInfo,
-) -> Result<(Option<Lane<'a>>, Sample<'a>), CompareError> {
-    let whole = Sample { rows: None, row_length: like.shape.last().copied().unwrap_or(1), passed: 0 };
-    let Some(rows) = sides.rows else {
-        return Ok((checked(Lane::like(sides.reference, like, lone(sides), "reference")?)?, whole));
-    };
-    let Some((lane, shape)) = Lane::for_tensor(sides.reference, like, lone(sides))? else {
-        return Ok((None, whole));
-    };
-    let (held, all) = (elements(&shape), elements(&like.shape));
-    let row_length = held.checked_div(rows.len()).unwrap_or(0);
-    let ascending = rows.windows(2).all(|w| w[0] < w[1]);
-    let within = rows
-        .last()
-        .is_some_and(|last| last.checked_add(1).and_then(|n| n.checked_mul(row_length)) <= Some(all));
-    if row_length * rows.len() != held || row_length == 0 || !ascending || !within || is_code(like.dtype) {
-        return Err(CompareError::Input(format!(
-            "`{}`: a reference of shape {shape:?} does not hold {} ascending rows of {:?}",
-            like.name,
-            rows.len(),
-            like.shape
-        )));
-    }
-    Ok((checked(Some(lane))?, Sample { rows: Some(rows), row_length, passed: 0 }))
-}
-
-fn checked(lane: Option<Lane<'_>>) -> Result<Option<Lane<'_>>, CompareError> {
-    match lane {
-        Some(lane) if !matches!(lane.dtype, Dtype::F32 | Dtype::F64) => Err(CompareError::Input(format!(
-            "`{}`: the reference is {}; it must be f32 or f64",
-            lane.name, lane.dtype
-        ))),
-        lane => Ok(lane),
+    fn chunk(
+        &self,
+        lanes: &mut Lanes<'_>,
+        sample: &mut Sample<'_>,
+        start: usize,
+        length: usize,
+        counts: &mut Counts,
+    ) -> Result<(), CompareError> {
+        let Lanes { saved, variant, reference, baseline } = lanes;
+        saved.next(length)?;
+        variant.next(length)?;
+        counts.bits.push(&saved.bytes, &variant.bytes);
+        let Some(reference) = reference else {
+            if !counts.saved_constant.varies() {
+                saved.decode();
+                counts.saved_constant.push(&saved.values);
+            }
+            return Ok(());
+        };
+        let parts = sample.parts(start, length);
+        reference.next(parts.iter().map(Range::len).sum())?;
+        reference.decode();
+        saved.decode();
+        variant.decode();
+        counts.saved_constant.push(&saved.values);
+        counts.reference_constant.push(&reference.values);
+        push_parts(&mut counts.variant, &parts, &variant.values, &reference.values);
+        match baseline {
+            None => push_parts(&mut counts.baseline, &parts, &saved.values, &reference.values),
+            Some(baseline) => {
+                baseline.next(length)?;
+                baseline.decode();
+                push_parts(&mut counts.baseline, &parts, &baseline.values, &reference.values);
+            }
+        }
+        if let Some(ties) = &mut counts.ties {
+            let (a, b) = ((&*saved.bytes, &*saved.values), (&*variant.bytes, &*variant.values));
+            ties.push(self.saved.dtype, a, b, &reference.values);
+        }
+        Ok(())
     }
 }
 
@@ -154,59 +209,31 @@ pub(crate) fn tensor(
     rules: &Rules,
 ) -> Result<TensorComparison, CompareError> {
     let (dtype, shape) = (saved_info.dtype, &saved_info.shape);
-    let mut saved = Lane::open(sides.saved, saved_info)?;
-    let mut variant = Lane::open(sides.variant, variant_info)?;
-    let (mut reference, mut sample) = reference_lane(sides, saved_info)?;
-    let mut baseline = Lane::like(sides.baseline, saved_info, lone(sides), "baseline")?;
+    let (reference, sample) = reference(sides, saved_info)?;
+    let baseline = Place::like(sides.baseline, saved_info, lone(sides), "baseline")?;
     if sides.baseline.is_some() && reference.is_some() && baseline.is_none() {
         return Err(CompareError::Input(format!(
             "the baseline has no `{}` of the output's shape",
             saved_info.name
         )));
     }
-    let mut bits = BitCounter::new(dtype);
-    let row_length = sample.row_length;
-    let (mut variant_error, mut baseline_error) = (ErrorSum::new(row_length), ErrorSum::new(row_length));
-    let mut ties = (is_code(dtype) && reference.is_some()).then(TieCounter::new);
-    let (mut saved_constant, mut reference_constant) = (Constant::default(), Constant::default());
-    let all = elements(shape);
-    for start in (0..all).step_by(CHUNK) {
-        let chunk = CHUNK.min(all - start);
-        saved.next(chunk)?;
-        variant.next(chunk)?;
-        bits.push(&saved.bytes, &variant.bytes);
-        if !saved_constant.varies() {
-            saved.decode();
-            saved_constant.push(&saved.values);
-        }
-        if let Some(reference) = &mut reference {
-            let parts = sample.parts(start, chunk);
-            reference.next(parts.iter().map(Range::len).sum())?;
-            reference.decode();
-            saved.decode();
-            variant.decode();
-            reference_constant.push(&reference.values);
-            push_parts(&mut variant_error, &parts, &variant.values, &reference.values);
-            match &mut baseline {
-                None => push_parts(&mut baseline_error, &parts, &saved.values, &reference.values),
-                Some(baseline) => {
-                    baseline.next(chunk)?;
-                    baseline.decode();
-                    push_parts(&mut baseline_error, &parts, &baseline.values, &reference.values);
-                }
-            }
-            if let Some(ties) = &mut ties {
-                let (a, b) = ((&*saved.bytes, &*saved.values), (&*variant.bytes, &*variant.values));
-                ties.push(dtype, a, b, &reference.values);
-            }
-        }
-    }
-    let bits = bits.finish(shape);
-    let blind = [("reference", reference_constant.value()), ("saved output", saved_constant.value())];
+    let judged = reference.is_some();
+    let walk = Walk {
+        saved: Place::new(sides.saved, saved_info),
+        variant: Place::new(sides.variant, variant_info),
+        // Without a reference there is nothing to measure the baseline by.
+        baseline: baseline.filter(|_| judged),
+        reference,
+        sample,
+        elements: elements(shape),
+    };
+    let counts = walk.run()?;
+    let bits = counts.bits.finish(shape);
+    let blind = [("reference", &counts.reference_constant), ("saved output", &counts.saved_constant)];
     for (what, constant) in blind {
         // A difference is a difference, whatever it is from; only agreement with a constant shows nothing.
         let agrees = what == "reference" || bits.differing_count == 0;
-        if let Some(value) = constant.filter(|_| agrees && !rules.allow_constant) {
+        if let Some(value) = constant.value().filter(|_| agrees && !rules.allow_constant) {
             return Err(CompareError::Refused(format!(
                 "`{}`: the {what} is {value} everywhere, and agreement with a constant is blind to most faults; use \
                  inputs whose output varies, or allow a constant for a probe that expects one",
@@ -214,15 +241,14 @@ pub(crate) fn tensor(
             )));
         }
     }
-    let judged = reference.is_some();
     Ok(TensorComparison {
         name: saved_info.name.clone(),
         dtype,
         shape: shape.clone(),
         bits,
-        variant: judged.then(|| variant_error.finish(shape, sides.rows)),
-        baseline: judged.then(|| baseline_error.finish(shape, sides.rows)),
-        ties: ties.map(|t| t.finish(shape)),
+        variant: judged.then(|| counts.variant.finish(shape, sides.rows)),
+        baseline: judged.then(|| counts.baseline.finish(shape, sides.rows)),
+        ties: counts.ties.map(|t| t.finish(shape)),
         seeds_max_abs_error: largest_over_seeds(sides, saved_info)?,
     })
 }
@@ -239,19 +265,21 @@ fn push_parts(sum: &mut ErrorSum, parts: &[Range<usize>], values: &[f64], refere
 /// The largest error that the baseline reaches over its seeds.
 fn largest_over_seeds(sides: &Sides<'_>, like: &TensorInfo) -> Result<Option<f64>, CompareError> {
     let mut largest: Option<f64> = None;
-    for (output, reference) in sides.seeds {
-        let output = Lane::like(Some(*output), like, lone(sides), "baseline's output for another seed")?;
-        let reference = Lane::like(Some(*reference), like, lone(sides), "reference for another seed")?;
-        let (Some(mut output), Some(mut reference)) = (output, checked(reference)?) else { continue };
-        let mut sum = ErrorSum::new(1);
+    for (output, right) in sides.seeds {
+        let lone = lone(sides);
+        let output = Place::like(Some(*output), like, lone, "baseline's output for another seed")?;
+        let right = Place::right(Some(*right), like, lone, "reference for another seed")?;
+        let (Some(output), Some(right)) = (output, right) else { continue };
+        let (mut output, mut right) = (output.open(0)?, right.open(0)?);
         let all = elements(&like.shape);
+        let mut sum = ErrorSum::new(all, 0);
         for start in (0..all).step_by(CHUNK) {
             let chunk = CHUNK.min(all - start);
-            output.next(chunk)?;
-            reference.next(chunk)?;
-            output.decode();
-            reference.decode();
-            sum.push(&output.values, &reference.values);
+            for lane in [&mut output, &mut right] {
+                lane.next(chunk)?;
+                lane.decode();
+            }
+            sum.push(&output.values, &right.values);
         }
         let max = sum.finish(&like.shape, None).max_abs_error;
         largest = Some(largest.map_or(max, |l| l.max(max)));
@@ -260,22 +288,4 @@ fn largest_over_seeds(sides: &Sides<'_>, like: &TensorInfo) -> Result<Option<f64
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_of_a_chunk_are_those_of_the_sampled_rows() {
-        let rows = [0, 2, 3];
-        let mut sample = Sample { rows: Some(&rows), row_length: 4, passed: 0 };
-        let mut check = |start, chunk, expect: &[(usize, usize)]| {
-            let parts: Vec<_> = sample.parts(start, chunk).iter().map(|p| (p.start, p.end)).collect();
-            assert_eq!(parts, expect);
-        };
-        check(0, 10, &[(0, 4), (8, 10)]);
-        check(10, 3, &[(0, 2), (2, 3)]);
-        check(13, 7, &[(0, 3)]);
-        check(20, 5, &[]);
-        let mut far = Sample { rows: Some(&[0, 3]), row_length: 4, passed: 0 };
-        assert_eq!(far.parts(0, 6).len(), 1, "a row beyond the chunk waits");
-    }
-}
+mod tests;

@@ -92,6 +92,10 @@ struct RunArgs {
     /// Seconds after which a run is killed, with its whole process group.
     #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
     limit_s: u64,
+    /// Other work to be done between two runs, as a shell command: what it leaves on the GPU is not what the run
+    /// before left. Its output is dropped; it must succeed.
+    #[arg(long, value_name = "SHELL COMMAND")]
+    between: Option<String>,
     #[arg(long, value_enum, default_value_t)]
     format: Format,
     /// The command. It writes the file $KBT_OUT, or its standard output is its output.
@@ -102,8 +106,8 @@ struct RunArgs {
 /// Run a command again and again.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example: kbt validate flake -n 60 -- ./attention --seqlen 4096\n\nEvery run is a fresh process. \
-                        It stops at the first difference: exit 1."
+    after_help = "Example: kbt validate flake -n 60 --between './gemm --once' -- ./attention --seqlen 4096\n\nEvery \
+                        run is a fresh process. It stops at the first difference: exit 1."
 )]
 struct FlakeArgs {
     /// Runs in all.
@@ -302,6 +306,7 @@ fn run_flake(args: &FlakeArgs) -> Outcome {
     let process = Process::new(&args.run, Some(args.runs))?;
     let mut result = flake(&process, &plan, &references, process.provenance("flake"));
     process.end_progress();
+    process.check_between()?;
     if result.finding == FlakeFinding::RunFailed && result.runs_count == 1 {
         return Err(Failure::input(format!("the command {}", result.statement())));
     }
@@ -335,6 +340,7 @@ fn run_bisect(args: &BisectArgs) -> Outcome {
     let process = Process::new(&args.run, None)?;
     let result = bisect(&process, &knobs, &plan, process.provenance("bisect"));
     process.end_progress();
+    process.check_between()?;
     let mut result = result?;
     result.provenance = process.provenance("bisect");
     result.baseline.provenance = result.provenance.clone();

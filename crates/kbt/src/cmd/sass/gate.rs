@@ -116,7 +116,7 @@ fn tolerance(path: Option<&Path>) -> Result<Tolerance, Failure> {
         ("stalls_percent", tolerance.stalls_percent),
         ("operations_percent", tolerance.operations_percent),
     ];
-    match percents.iter().find(|(_, value)| !(*value >= 0.0)) {
+    match percents.iter().find(|(_, value)| value.is_nan() || *value < 0.0) {
         Some((name, value)) => Err(Failure::input(format!(
             "{}: {name}: {value} is no tolerance; expected 0 or more",
             path.display()

@@ -21,6 +21,9 @@ pub(super) struct Process {
     scratch: PathBuf,
     runs: Cell<u32>,
     planned: Option<u32>,
+    between: Option<String>,
+    /// Why the work between two runs failed.
+    between_failed: RefCell<Option<String>>,
     device: RefCell<Option<String>>,
     driver: RefCell<Option<String>>,
 }
@@ -41,6 +44,8 @@ impl Process {
             scratch,
             runs: Cell::new(0),
             planned,
+            between: args.between.clone(),
+            between_failed: RefCell::new(None),
             device: RefCell::new(None),
             driver: RefCell::new(None),
         })
@@ -53,7 +58,10 @@ impl Process {
             format!("host {} (the command names no device)", name.trim())
         };
         let device = self.device.borrow().clone().unwrap_or_else(host);
-        let command = format!("kbt validate {what}, {} input sets: {}", self.sets, self.command.join(" "));
+        let between =
+            self.between.as_ref().map_or_else(String::new, |work| format!(", `{work}` between two runs"));
+        let command =
+            format!("kbt validate {what}, {} input sets{between}: {}", self.sets, self.command.join(" "));
         let provenance = Provenance::measured(command, device, kbt_target::today());
         match &*self.driver.borrow() {
             Some(driver) => provenance.with_driver(driver),
@@ -82,17 +90,45 @@ impl Process {
         // What the run before left must not be taken for this one's; its absence is the usual case.
         let _ = fs::remove_file(&out);
         let (program, arguments) = self.command.split_first().ok_or(std::io::ErrorKind::InvalidInput)?;
-        Command::new(program)
-            .args(arguments)
-            .envs(env.iter().map(|(name, value)| (name, value)))
-            .env("KBT_INPUT_SET", set.to_string())
-            .env("KBT_OUT", &out)
+        self.start(
+            Command::new(program)
+                .args(arguments)
+                .envs(env.iter().map(|(name, value)| (name, value)))
+                .env("KBT_INPUT_SET", set.to_string())
+                .env("KBT_OUT", &out),
+        )
+    }
+
+    fn start(&self, command: &mut Command) -> Result<Child, std::io::Error> {
+        command
             .stdin(Stdio::null())
             // Files, not pipes: a process left behind cannot hold them open.
             .stdout(File::create(self.scratch.join("stdout"))?)
             .stderr(File::create(self.scratch.join("stderr"))?)
             .process_group(0)
             .spawn()
+    }
+
+    /// The other work, to its end. Where it fails, the runs are not what was asked for.
+    fn work_between(&self) -> Result<(), RunFailure> {
+        let Some(work) = &self.between else { return Ok(()) };
+        let started = self.start(Command::new("sh").args(["-c", work]));
+        let problem = match started.and_then(|mut child| self.wait(&mut child)) {
+            Ok(Some(status)) if status.success() => return Ok(()),
+            Ok(Some(status)) => format!("{}: {}", words(status), self.stderr_tail()),
+            Ok(None) => format!("it was still running after {} s and was killed", self.limit.as_secs()),
+            Err(error) => error.to_string(),
+        };
+        self.between_failed.replace(Some(problem.clone()));
+        Err(RunFailure::Start(format!("the work between two runs failed: {problem}")))
+    }
+
+    /// An error where the work between two runs failed, which says nothing of the command.
+    pub(super) fn check_between(&self) -> Result<(), Failure> {
+        match &*self.between_failed.borrow() {
+            None => Ok(()),
+            Some(problem) => Err(Failure::input(format!("--between: {problem}"))),
+        }
     }
 
     /// Waits for the end; `None` where the limit came first and the group was killed.
@@ -146,8 +182,18 @@ impl Process {
     }
 }
 
+fn words(status: ExitStatus) -> String {
+    status.code().map_or_else(
+        || format!("signal {}", status.signal().unwrap_or(0)),
+        |code| format!("exit code {code}"),
+    )
+}
+
 impl Runner for Process {
     fn run(&self, env: &[(String, String)], set: u32) -> Result<RunOutput, RunFailure> {
+        if self.runs.get() > 0 {
+            self.work_between()?;
+        }
         self.runs.set(self.runs.get() + 1);
         self.progress();
         let start = |e: std::io::Error| RunFailure::Start(format!("{}: {e}", self.command[0]));
@@ -155,13 +201,7 @@ impl Runner for Process {
         match self.wait(&mut child).map_err(start)? {
             None => Err(RunFailure::TimedOut { limit_s: self.limit.as_secs() }),
             Some(status) if status.success() => self.output(),
-            Some(status) => {
-                let words = status.code().map_or_else(
-                    || format!("signal {}", status.signal().unwrap_or(0)),
-                    |code| format!("exit code {code}"),
-                );
-                Err(RunFailure::Failed { status: words, stderr: self.stderr_tail() })
-            }
+            Some(status) => Err(RunFailure::Failed { status: words(status), stderr: self.stderr_tail() }),
         }
     }
 }
@@ -186,6 +226,7 @@ mod tests {
             rate: 0.05,
             confidence: 0.95,
             limit_s: 60,
+            between: None,
             format: Format::Text,
             command: ["sh", "-c", script].map(str::to_owned).to_vec(),
         };
@@ -220,6 +261,23 @@ mod tests {
         let result = flake(&process, &FlakePlan::default(), &BTreeMap::new(), process.provenance("flake"));
         fs::remove_dir_all(&folder).unwrap();
         assert_eq!((result.finding, result.runs_count), (FlakeFinding::DiffersFromItself, 18));
+    }
+
+    #[test]
+    fn other_work_is_done_between_two_runs_and_must_succeed() {
+        let mut process = shell("cat \"${KBT_OUT%out}log\" 2>/dev/null; printf r$KBT_INPUT_SET");
+        let log = process.scratch.join("log");
+        process.between = Some(format!("printf w >> {}", log.display()));
+        let bytes = |text: &str| Ok(RunOutput::Bytes(text.as_bytes().to_vec()));
+        assert_eq!(process.run(&[], 0), bytes("r0"), "none before the first");
+        assert_eq!(process.run(&[], 1), bytes("wr1"));
+        assert_eq!(process.run(&[], 0), bytes("wwr0"));
+        assert!(process.check_between().is_ok());
+        assert!(process.provenance("flake").by.contains("between two runs"));
+        process.between = Some("echo no memory >&2; exit 4".to_owned());
+        assert!(matches!(process.run(&[], 1), Err(RunFailure::Start(_))));
+        let Err(failure) = process.check_between() else { panic!("it failed") };
+        assert!(format!("{failure:?}").contains("exit code 4: no memory"), "{failure:?}");
     }
 
     #[test]

@@ -1,0 +1,135 @@
+//! `kbt validate` as scripts see it: exit codes, and what is named.
+#![allow(clippy::unwrap_used, reason = "a failed setup is a failed test")]
+
+use kbt_tensor::{Dtype, Tensor, TensorSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Exit code, standard output and standard error of `kbt validate ARGS`, run in `folder`.
+fn validate(folder: &Path, args: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kbt"));
+    let out = command.arg("validate").args(args).current_dir(folder).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (out.status.code(), text(out.stdout), text(out.stderr))
+}
+
+/// Writes an output computed from an input of one value.
+fn output(folder: &Path, name: &str, values: &[f32], input: f32) -> PathBuf {
+    let tensor = |name: &str, values: &[f32]| {
+        let mut set = TensorSet::new();
+        set.insert(Tensor::from_f32(name, vec![values.len()], Dtype::F32, values).unwrap()).unwrap();
+        set
+    };
+    let mut set = tensor("o", values);
+    set.record_inputs(&tensor("q", &[input]));
+    let path = folder.join(name);
+    set.write_safetensors(&path).unwrap();
+    path
+}
+
+#[test]
+fn a_comparison_says_by_its_exit_code_whether_it_passed_failed_or_would_mislead() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name, values, input| output(folder.path(), name, values, input);
+    write("saved", &[1.01, 2.0, 3.0], 1.0);
+    write("same", &[1.01, 2.0, 3.0], 1.0);
+    write("as-good", &[1.0, 2.01, 3.0], 1.0);
+    write("worse", &[1.0, 2.1, 3.0], 1.0);
+    write("other-input", &[1.01, 2.0, 3.0], 2.0);
+    write("right", &[1.0, 2.0, 3.0], 1.0);
+    write("blind", &[0.0; 3], 1.0);
+    for (args, code, says) in [
+        (&["saved", "same"][..], 0, "every bit is the same"),
+        (&["saved", "as-good"], 1, "2 of 3 elements differ, the first at [0]; a reordering keeps every bit"),
+        (&["saved", "as-good", "--class", "algebra", "--reference", "right"], 0, "as accurate"),
+        (&["saved", "worse", "--class", "algebra", "--reference", "right"], 1, "relative RMS error"),
+        (&["saved", "worse", "--class", "algebra"], 3, "no reference"),
+        (&["saved", "other-input"], 3, "another input `q`"),
+        (&["saved", "same", "--reference", "blind"], 3, "0 everywhere"),
+        (&["saved", "none"], 2, "none"),
+        (&["saved", "same", "--dtype", "p=e4m3"], 2, "no file has a tensor `p`"),
+        (&["saved", "same", "--dtype", "o=e9"], 2, "`e9` is no element type"),
+    ] {
+        let (exit, out, err) = validate(folder.path(), &[&["compare"], args].concat());
+        assert_eq!(exit, Some(code), "{args:?}: {out}{err}");
+        assert!(format!("{out}{err}").contains(says), "{args:?}: {out}{err}");
+    }
+}
+
+#[test]
+fn a_pickle_that_would_run_something_is_refused_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    output(folder.path(), "saved", &[1.0, 2.0], 1.0);
+    std::fs::write(folder.path().join("evil.pt"), b"\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c\x02id\x85R.")
+        .unwrap();
+    let (exit, _, err) = validate(folder.path(), &["compare", "saved", "evil.pt"]);
+    assert_eq!(exit, Some(2));
+    assert!(err.contains("evil.pt: refused: the pickle asks for `posix.system`"), "{err}");
+}
+
+/// A program whose output is wrong in the 18th of 20 runs, where its condition holds.
+fn racy(condition: &str) -> String {
+    format!(
+        "n=$(cat count 2>/dev/null || echo 0); echo $((n + 1)) > count; \
+         if {condition} && [ $((n % 20)) = 17 ]; then printf bad; else printf good$KBT_INPUT_SET; fi"
+    )
+}
+
+#[test]
+fn a_planted_race_of_one_in_twenty_is_found_by_default() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = racy("true");
+    let (exit, out, err) = validate(folder.path(), &["flake", "--", "sh", "-c", &script]);
+    assert_eq!(exit, Some(1), "{out}{err}");
+    assert!(out.contains("differs from itself at run 17, input set 1"), "{out}");
+    std::fs::remove_file(folder.path().join("count")).unwrap();
+    let clean = racy("false");
+    let (exit, out, err) = validate(folder.path(), &["flake", "--", "sh", "-c", &clean]);
+    assert_eq!(exit, Some(0), "{out}{err}");
+    assert!(out.contains("no difference in 60 runs: the rate is below 4.87 %"), "{out}");
+    assert_eq!(std::fs::read_to_string(folder.path().join("count")).unwrap().trim(), "60");
+}
+
+#[test]
+fn work_between_the_runs_that_fails_is_an_error_and_no_finding() {
+    let folder = tempfile::tempdir().unwrap();
+    let flake = |between: &str| {
+        validate(
+            folder.path(),
+            &["flake", "-n", "3", "--between", between, "--", "sh", "-c", "printf $KBT_INPUT_SET"],
+        )
+    };
+    assert_eq!(flake("echo x >> log").0, Some(0));
+    assert_eq!(std::fs::read_to_string(folder.path().join("log")).unwrap(), "x\nx\n");
+    let (exit, _, err) = flake("exit 4");
+    assert_eq!((exit, err.contains("--between: exit code 4")), (Some(2), true), "{err}");
+}
+
+#[test]
+fn the_knob_to_blame_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "if [ $FORM = log2 ]; then printf bad; else printf good$KBT_INPUT_SET; fi";
+    let knobs = ["bisect", "--knob", "SPLIT=1,2", "--knob", "FORM=linear,log2", "--knob", "REGS=1,2"];
+    let (exit, out, err) = validate(folder.path(), &[&knobs[..], &["--", "sh", "-c", script]].concat());
+    assert_eq!(exit, Some(0), "{out}{err}");
+    assert!(out.lines().any(|line| line.starts_with("FORM (")), "{out}");
+}
+
+#[test]
+fn a_probe_is_written_and_its_right_output_passes() {
+    let folder = tempfile::tempdir().unwrap();
+    let shape = ["--keys", "64", "--heads", "1"];
+    for kind in
+        ["v-one", "one-hot", "two-hot", "uniform", "masked-row", "masked-group", "tie-aligned", "extremes"]
+    {
+        let (exit, out, err) =
+            validate(folder.path(), &[&["probe", kind, "--out", "probe.safetensors"], &shape[..]].concat());
+        assert_eq!(exit, Some(0), "{kind}: {out}{err}");
+        // The file holds the right output under the name that a check looks for.
+        let (exit, out, err) =
+            validate(folder.path(), &[&["probe", kind, "--check", "probe.safetensors"], &shape[..]].concat());
+        assert_eq!(exit, Some(0), "{kind}: {out}{err}");
+    }
+    let (exit, _, err) = validate(folder.path(), &["probe", "v-two", "--out", "x"]);
+    assert_eq!((exit, err.contains("v-one one-hot")), (Some(2), true), "{err}");
+}
