@@ -114,7 +114,7 @@ fn fill(lines: &mut Lines<'_>, out: &Path, partial: &Path) -> Result<Written, Fr
         writer.write_batch(&head.frame(&batch, &places)?).map_err(FrameError::frame(TABLE))?;
     }
     writer.finish().map_err(FrameError::frame(TABLE))?;
-    file.sync_all().and_then(|()| fs::rename(&partial, out)).map_err(FrameError::io(out))?;
+    file.sync_all().and_then(|()| fs::rename(partial, out)).map_err(FrameError::io(out))?;
     let rows = usize::try_from(rows).unwrap_or(usize::MAX);
     Ok(Written { table: TABLE.into(), about: ABOUT, path: out.to_owned(), rows, columns: empty.width() })
 }

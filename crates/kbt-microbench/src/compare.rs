@@ -1,6 +1,6 @@
 //! What two profiles say differently.
 
-use kbt_device::{DeviceProfile, RateRow};
+use kbt_device::{DeviceProfile, Lowering, RateRow};
 use kbt_evidence::{Figure, Provenance, Unit};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -64,6 +64,8 @@ pub enum ChangeKind {
     OnlyInOne,
     /// Another ceiling.
     Ceiling,
+    /// Other instructions for an operation.
+    Lowering,
 }
 
 /// Compares two profiles.
@@ -88,6 +90,7 @@ pub fn compare(a: &DeviceProfile, b: &DeviceProfile) -> Comparison {
         result.changes.push(only(&row.instruction, &b.name));
     }
     ceilings(a, b, &mut result);
+    lowerings(a, b, &mut result);
     result
 }
 
@@ -169,6 +172,25 @@ fn ceilings(a: &DeviceProfile, b: &DeviceProfile, result: &mut Comparison) {
     }
 }
 
+/// Operations of several instructions that became others; of one instruction the row says so.
+fn lowerings(a: &DeviceProfile, b: &DeviceProfile, result: &mut Comparison) {
+    let text = |l: &Lowering| {
+        let parts: Vec<String> = l.instructions.iter().map(|i| format!("{} {}", i.count, i.opcode)).collect();
+        parts.join(", ")
+    };
+    for x in &a.lowering {
+        let Some(y) = b.lowering.iter().find(|y| y.operation == x.operation) else { continue };
+        if x.instructions != y.instructions && x.instructions.len().max(y.instructions.len()) > 1 {
+            result.changes.push(Change {
+                of: format!("lowering {}", x.operation),
+                kind: ChangeKind::Lowering,
+                what: format!("{} became {}", text(x), text(y)),
+                figures: Vec::new(),
+            });
+        }
+    }
+}
+
 /// Both figures and their ratio.
 fn pair(name: &str, a: (f64, &Provenance), b: (f64, &Provenance), unit: Unit) -> Vec<Figure> {
     let first = Figure::new(format!("{name}, first"), a.0, unit, a.1.clone());
@@ -221,6 +243,31 @@ mod tests {
             });
         }
         profile
+    }
+
+    #[test]
+    fn another_compilation_of_an_operation_is_a_change() {
+        let lowered = |opcode: &str, count: f64| kbt_device::Lowered {
+            opcode: opcode.to_owned(),
+            pipe: Pipe::Xu,
+            count,
+        };
+        let with = |instructions| {
+            let mut p = profile("p", &[]);
+            p.lowering.push(Lowering {
+                operation: "ex2.approx.f16x2".to_owned(),
+                results: 2.0,
+                instructions,
+                provenance: Provenance::mined("ptxas test"),
+            });
+            p
+        };
+        let two = with(vec![lowered("MUFU.EX2.F16", 2.0), lowered("PRMT", 1.0)]);
+        let one = with(vec![lowered("MUFU.EX2.F16x2", 1.0)]);
+        assert!(compare(&two, &two).changes.is_empty());
+        let change = &compare(&two, &one).changes[0];
+        assert_eq!(change.kind, ChangeKind::Lowering);
+        assert_eq!(change.what, "2 MUFU.EX2.F16, 1 PRMT became 1 MUFU.EX2.F16x2");
     }
 
     #[test]

@@ -4,10 +4,16 @@ use crate::ptx::{self, KernelPlan, Part};
 use crate::spec::{Chain, Entry, Mix, Spec};
 use crate::verify::{FormCode, Meant, Window, WindowError, check_pair};
 use kbt_device::Arch;
-use kbt_sass::Listing;
+use kbt_sass::{Function, Listing};
 use kbt_toolchain::{NvdisasmOptions, PtxasOptions, Tool, ToolError, Toolchain};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+mod batch;
+mod unverified;
+
+pub use batch::prepare_streams;
+pub use unverified::{as_unverified, prepare_unverified};
 
 /// Numbers of independent chains a thread that are swept.
 pub const CHAINS: [u32; 4] = [1, 2, 4, 8];
@@ -22,7 +28,7 @@ pub struct Prepared {
     pub parts: Vec<PreparedPart>,
     /// The form's name; for a mix `mix`.
     pub form: String,
-    /// The machine code of the module; empty where ptxas refused.
+    /// The machine code of the module; empty where ptxas refused, and of streams that are only read.
     pub cubin: Vec<u8>,
     /// The digest of the machine code.
     pub digest: String,
@@ -52,11 +58,22 @@ pub struct Verified {
     pub plans: [KernelPlan; 2],
     /// What one operation is.
     pub code: FormCode,
-    /// The window of the smaller body.
+    /// The window of the larger body.
     pub window: Window,
 }
 
 impl Prepared {
+    fn nothing_yet(form: &str, parts: &[PreparedPart]) -> Self {
+        Self {
+            parts: parts.to_vec(),
+            form: form.to_owned(),
+            cubin: Vec::new(),
+            digest: String::new(),
+            verified: Vec::new(),
+            refused: Vec::new(),
+        }
+    }
+
     /// `name (form)`, or the two names of a mix.
     #[must_use]
     pub fn title(&self) -> String {
@@ -111,28 +128,28 @@ pub fn prepare(
     tools.path(Tool::Ptxas)?;
     tools.path(Tool::Nvdisasm)?;
     let jobs = jobs(spec, arch, only);
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len().max(1));
+    Ok(on_all_cores(&jobs, |(form, prepared)| assemble(form, prepared, arch, tools, chains)))
+}
+
+/// The results in the order of the jobs, whatever thread was first.
+fn on_all_cores<J: Sync, R: Send>(jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(jobs.len())));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some((form, prepared)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let result = assemble(form, prepared, arch, tools, chains);
-                    if let Ok(mut done) = done.lock() {
-                        done.push(result);
-                    }
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(job) = jobs.get(at) else { break };
+                    let result = work(job);
+                    done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((at, result));
                 }
             });
         }
     });
-    let mut all = done.into_inner().unwrap_or_default();
-    // The order of the spec, whatever thread was first.
-    let order = |p: &Prepared| {
-        let at = |part: &PreparedPart| spec.instructions.iter().position(|e| *e == part.entry);
-        (p.parts.len(), p.parts.iter().map(at).collect::<Vec<_>>(), p.form.clone())
-    };
-    all.sort_by_key(order);
-    Ok(all)
+    let mut all = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    all.sort_by_key(|(at, _)| *at);
+    all.into_iter().map(|(_, result)| result).collect()
 }
 
 /// What is to be assembled: form name and parts.
@@ -199,27 +216,17 @@ fn assemble_with(
     tools: &Toolchain,
     (unroll, chains): (u32, &[u32]),
 ) -> (Prepared, bool) {
-    let mut result = Prepared {
-        parts: prepared.to_vec(),
-        form: form.to_owned(),
-        cubin: Vec::new(),
-        digest: String::new(),
-        verified: Vec::new(),
-        refused: Vec::new(),
-    };
+    let mut result = Prepared::nothing_yet(form, prepared);
     let parts = parts(prepared);
     let plans: Vec<[KernelPlan; 2]> = chains.iter().map(|&c| ptx::plans(form, &parts, unroll, c)).collect();
     let text = module_text(arch, prepared, &parts, &plans);
     let listing = match tools.ptxas(text.as_bytes(), arch, &PtxasOptions::default()) {
         Ok(assembled) => {
-            result.digest = blake3::hash(&assembled.cubin).to_hex()[..16].to_owned();
+            result.digest = digest(&assembled.cubin);
             result.cubin = assembled.cubin;
             disassemble(tools, &result.cubin)
         }
-        Err(error) => {
-            let place = prepared.first().map_or("", |p| p.entry.place.as_str());
-            Err(format!("{place}: {}", first_lines(&error.to_string())))
-        }
+        Err(error) => Err(rejected(prepared, &text, &error)),
     };
     let listing = match listing {
         Ok(listing) => listing,
@@ -231,7 +238,7 @@ fn assemble_with(
     let mut too_long = false;
     for plans in plans {
         let chains = plans[0].chains;
-        match verify(&listing, plans, prepared) {
+        match verify(&listing, plans, prepared, Window::find) {
             Ok(verified) => result.verified.push(verified),
             Err(why) => {
                 too_long |= matches!(why, WindowError::TooLong(_));
@@ -242,19 +249,40 @@ fn assemble_with(
     (result, too_long)
 }
 
+/// The first digits of a cubin's digest.
+fn digest(cubin: &[u8]) -> String {
+    blake3::hash(cubin).to_hex()[..16].to_owned()
+}
+
+/// ptxas's message with the place in the spec and the PTX that it complains of.
+fn rejected(prepared: &[PreparedPart], text: &str, error: &ToolError) -> String {
+    let place = prepared.first().map_or("", |p| p.entry.place.as_str());
+    let message = error.to_string();
+    let line = message.split("line ").nth(1).and_then(|rest| {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        text.lines().nth(rest[..digits].parse::<usize>().ok()?.checked_sub(1)?)
+    });
+    let at = line.map_or_else(String::new, |l| format!("; in `{}`", l.trim()));
+    format!("{place}: {}{at}", first_lines(&message))
+}
+
 fn module_text(
     arch: Arch,
     prepared: &[PreparedPart],
     parts: &[Part<'_>],
     plans: &[[KernelPlan; 2]],
 ) -> String {
-    let number = |v: &&str| v.split('.').map(|n| n.parse().unwrap_or(0u32)).collect::<Vec<_>>();
-    let wanted = prepared.iter().filter_map(|p| p.entry.ptx.as_deref()).max_by_key(number);
-    let mut text = ptx::header(arch, wanted);
+    let mut text = ptx::header(arch, newest_ptx(prepared));
     for plan in plans.iter().flatten() {
         text.push_str(&ptx::kernel(plan, parts));
     }
     text
+}
+
+/// The newest PTX version that one of the entries asks for.
+fn newest_ptx(prepared: &[PreparedPart]) -> Option<&str> {
+    let number = |v: &&str| v.split('.').map(|n| n.parse().unwrap_or(0u32)).collect::<Vec<_>>();
+    prepared.iter().filter_map(|p| p.entry.ptx.as_deref()).max_by_key(number)
 }
 
 fn disassemble(tools: &Toolchain, cubin: &[u8]) -> Result<Listing, String> {
@@ -268,11 +296,12 @@ fn verify(
     listing: &Listing,
     plans: [KernelPlan; 2],
     prepared: &[PreparedPart],
+    find: fn(&Function) -> Result<Window, WindowError>,
 ) -> Result<Verified, WindowError> {
     let window = |plan: &KernelPlan| {
         let function =
             listing.function(&plan.name).ok_or_else(|| WindowError::NoKernel(plan.name.clone()))?;
-        Window::find(function)
+        find(function)
     };
     let (small, large) = (window(&plans[0])?, window(&plans[1])?);
     let meant: Vec<Meant<'_>> = prepared
@@ -284,7 +313,7 @@ fn verify(
         })
         .collect();
     let code = check_pair(&small, &large, &meant)?;
-    Ok(Verified { chains: plans[0].chains, plans, code, window: small })
+    Ok(Verified { chains: plans[0].chains, plans, code, window: large })
 }
 
 /// A compiler's message as one line of moderate length.

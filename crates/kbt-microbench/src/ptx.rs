@@ -17,6 +17,13 @@ use std::fmt::Write as _;
 /// Most threads of a block that a kernel is launched with.
 pub const MAX_THREADS: u32 = 1024;
 
+/// The largest count of arrivals that an mbarrier can expect.
+const MOST_ARRIVALS: u32 = (1 << 20) - 1;
+
+/// A matrix descriptor but for its address: no swizzling, 8x16-byte core matrices 128 bytes apart along K and
+/// 256 bytes apart along M or N, both in units of 16 bytes.
+const DESCRIPTOR: u64 = (128 >> 4) << 16 | (256 >> 4) << 32;
+
 /// The combined value at which a thread would leave early: any one value serves.
 const MAGIC: u32 = 0x5eed_c10c;
 
@@ -128,6 +135,9 @@ pub fn kernel(plan: &KernelPlan, parts: &[Part<'_>]) -> String {
          %kpout, [out];\n  ld.param.u64 %kpclk, [clocks];\n  ld.param.u32 %ktrip, [trips];\n  mov.u32 %kfold, 0;\n  \
          mad.wide.u32 %kpin, %ktid, 8, %kpin;"
     );
+    if inputs(parts, plan.chains).iter().any(|d| d.kind == DataKind::Descriptor) {
+        random_slots(w);
+    }
     load(w, parts, plan.chains);
     let _ = writeln!(
         w,
@@ -230,10 +240,38 @@ fn load_value(w: &mut String, p: usize, name: &str, copy: u32, data: &DataType, 
             DataKind::Pred => {
                 writeln!(w, "  ld.global.u32 %kword, [%kpin+{at}];\n  setp.ne.u32 {r}, %kword, 0;")
             }
+            DataKind::Mbarrier => writeln!(
+                w,
+                "  mov.u32 {r}, slots;\n  mad.lo.u32 {r}, %ktid, 8, {r};\n  mbarrier.init.shared.b64 [{r}], {};",
+                MOST_ARRIVALS
+            ),
+            DataKind::Descriptor => writeln!(
+                w,
+                "  mov.u32 %kword, slots;\n  and.b32 %kword, %kword, 0x3ffff;\n  shr.u32 %kword, %kword, 4;\n  \
+                 cvt.u64.u32 {r}, %kword;\n  or.b64 {r}, {r}, {DESCRIPTOR:#x};"
+            ),
             _ => writeln!(w, "  ld.global.{} {r}, [%kpin+{at}];", data.register()),
         };
         fold(w, &r, data);
     }
+}
+
+/// Fills the slots with random bits for matrix instructions. The top bit of each exponent is 0, in bytes and in
+/// halves, so that all values are finite and small.
+fn random_slots(w: &mut String) {
+    let _ = writeln!(
+        w,
+        "  mov.u32 %kslot, slots;\n  mad.lo.u32 %kslot, %ktid, 16, %kslot;\n  mov.u32 %kword, %ktid;"
+    );
+    for word in 0..4 {
+        let _ = writeln!(
+            w,
+            "  mad.lo.u32 %kword, %kword, 0x915f77f5, 0x6d2b79f5;\n  shr.u32 %klane, %kword, 15;\n  xor.b32 %kword, \
+             %kword, %klane;\n  and.b32 %klane, %kword, 0xbfbfbfbf;\n  st.shared.u32 [%kslot+{}], %klane;",
+            word * 4
+        );
+    }
+    let _ = writeln!(w, "  fence.proxy.async;");
 }
 
 /// Combines a register into `%kfold`.

@@ -1,5 +1,6 @@
 //! A profile as a table, for people and for scripts.
 
+use crate::published::Beside;
 use kbt_device::{Arch, CeilingKind, DeviceProfile, MixRow, Pipe};
 use kbt_evidence::{Known, Provenance};
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,9 @@ pub struct Table {
     pub device: Option<String>,
     /// One row an instruction.
     pub rows: Vec<Row>,
+    /// Published figures beside the rows, where they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<Vec<Beside>>,
 }
 
 /// One instruction. Every field is there; what is not known is null.
@@ -66,7 +70,15 @@ impl Table {
                     refused: r.refused.clone(),
                 })
                 .collect(),
+            published: None,
         }
+    }
+
+    /// The same with published figures beside the rows.
+    #[must_use]
+    pub fn with_published(mut self, beside: Vec<Beside>) -> Self {
+        self.published = Some(beside);
+        self
     }
 }
 

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "helpers of tests")]
 
 use kbt_device::Arch;
+use kbt_microbench::mine::mine;
+use kbt_microbench::net::{CleanRates, Form, is_clean, solve};
 use kbt_microbench::prepare::{Prepared, prepare};
 use kbt_microbench::spec::Spec;
 use kbt_toolchain::Toolchain;
@@ -62,4 +64,64 @@ fn a_template_that_ptxas_rejects_is_refused_with_its_message() {
     };
     let why = forms[0].refusal().unwrap();
     assert!(why.starts_with("test.yaml:2: ") && why.contains("ptxas") && why.contains("frobnicate"), "{why}");
+}
+
+#[test]
+fn a_shuffle_of_what_was_shuffled_is_folded_away_and_refused() {
+    let entry = "  - name: shfl\n    target: [SHFL.IDX]\n    chains: {f: {x: b32, step: 'shfl.sync.idx.b32 %x, %x, 1, 31, \
+                 -1;'}}\n";
+    let Some(forms) = compile("a_shuffle_of_what_was_shuffled_is_folded_away_and_refused", entry) else {
+        return;
+    };
+    let why = forms[0].refusal().unwrap();
+    assert!(why.contains("SHFL.IDX were written, the body has") || why.contains("no loop stands"), "{why}");
+}
+
+#[test]
+fn a_conversion_on_the_slow_pipe_is_no_packing_conversion() {
+    let entry = "  - name: cvt\n    target: ['F2FP*']\n    chains: {f: {x: f64, temp: {h: b16}, step: \
+                 'cvt.rn.f16.f64 %h, %x; cvt.f64.f16 %x, %h;'}}\n";
+    let Some(forms) = compile("a_conversion_on_the_slow_pipe_is_no_packing_conversion", entry) else {
+        return;
+    };
+    let why = forms[0].refusal().unwrap();
+    assert!(why.contains("F2FP* were written, the body has 0 (F2F."), "{why}");
+}
+
+#[test]
+fn a_feedback_move_on_the_subject_s_pipe_is_no_clean_form() {
+    let step = "cvt.rn.satfinite.e4m3x2.f32 %h, %x, %a; mov.b32 %x, {%h, %h};";
+    let entry = format!(
+        "  - name: cvt\n    target: ['F2FP*']\n    ptx: '8.1'\n    chains: {{prmt: {{unroll: 64, x: f32, with: {{a: \
+         f32}}, temp: {{h: b16}}, step: '{step}'}}}}\n"
+    );
+    let Some(forms) = compile("a_feedback_move_on_the_subject_s_pipe_is_no_clean_form", &entry) else {
+        return;
+    };
+    let code = &forms[0].widest().unwrap().code;
+    assert!(!is_clean(code), "{:?}", code.per_op);
+    // Twice the time of what was meant, and nothing to take off: refused, not 32 lanes.
+    let form = Form { name: "prmt", code, clk_per_op: 1.0 };
+    assert!(solve(&[form], &CleanRates::new()).clk_per_op.unwrap_err().contains("PRMT"));
+}
+
+#[test]
+fn one_rejected_template_does_not_cost_the_others_their_rows() {
+    if std::env::var_os("KBT_CUDA").is_none() {
+        eprintln!("KBT_CUDA is not set: one_rejected_template_does_not_cost_the_others_their_rows not run");
+        return;
+    }
+    let good = |name: &str| {
+        format!(
+            "  - name: {name}\n    target: [LOP3.LUT]\n    chains: {{clean: {{x: b32, with: {{a: b32, b: b32}}, rotate: 3, \
+             step: 'lop3.b32 %x, %x, %a, %b, 0x96;'}}}}\n"
+        )
+    };
+    let bad = "  - name: bad\n    target: [X]\n    chains: {f: {x: f32, step: 'frobnicate.f32 %x, %x;'}}\n";
+    let text = format!("instructions:\n{}{bad}{}", good("one"), good("two"));
+    let spec = Spec::from_yaml(&text, "mine.yaml").unwrap();
+    let (profile, _) = mine(&spec, Arch::SM_90A, &Toolchain::find().unwrap(), &|_| true).unwrap();
+    assert_eq!(["one", "two"].map(|n| profile.rate(n).unwrap().lanes_per_clk_sm), [Some(64.0); 2]);
+    let refused = profile.rates.iter().find(|r| r.instruction == "bad").unwrap().refused.as_deref().unwrap();
+    assert!(refused.starts_with("mine.yaml:5: ") && refused.contains("in `frobnicate.f32"), "{refused}");
 }

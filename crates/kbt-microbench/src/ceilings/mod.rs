@@ -11,7 +11,7 @@ use crate::ptx;
 use kbt_device::{Arch, CeilingKind};
 use kbt_toolchain::{NvdisasmOptions, PtxasOptions, ToolError, Toolchain};
 
-pub use tensor::{OPERAND_BYTES, random_operands};
+pub use tensor::{OPERAND_BYTES, is_tensor, random_operands};
 
 /// Threads of a block of the memory kernels.
 pub const MEMORY_THREADS: u32 = 256;
@@ -108,7 +108,7 @@ mod tests {
             return;
         }
         let tools = Toolchain::find().unwrap();
-        for (arch, count) in [(Arch::SM_90A, 8), (Arch::SM_103A, 6)] {
+        for (arch, count) in [(Arch::SM_90A, 12), (Arch::SM_103A, 6)] {
             let module = prepare(arch, &tools).unwrap();
             assert_eq!(module.refused, [], "{arch}");
             assert_eq!(module.kernels.len(), count, "{arch}");

@@ -1,6 +1,8 @@
 //! Measures the ceilings: events around launches whose bytes and operations are known.
 
-use crate::ceilings::{Kernel, MEMORY_THREADS, Module, OPERAND_BYTES, TILE_BYTES, random_operands};
+use crate::ceilings::{
+    Kernel, MEMORY_THREADS, Module, OPERAND_BYTES, TILE_BYTES, is_tensor, random_operands,
+};
 use crate::rows::round;
 use kbt_device::{Ceiling, CeilingKind, DeviceProfile};
 use kbt_evidence::Provenance;
@@ -14,6 +16,8 @@ const L2_BYTES: u64 = 16 << 20;
 const L2_PASSES: u32 = 256;
 /// Passes of a tensor kernel: some milliseconds.
 const TENSOR_PASSES: u32 = 1500;
+/// Launches of a tensor kernel under which power and clock are read: a tenth of a second.
+const LOAD_LAUNCHES: u32 = 30;
 /// Rounds of the mbarrier kernel.
 const ROUNDS: u32 = 4096;
 
@@ -72,15 +76,17 @@ fn ceiling(
             let work = f64::from(blocks) * f64::from(L2_PASSES) * kernel.per_cta;
             (micros, work, format!("a {} MiB buffer, past L1", L2_BYTES >> 20))
         }
-        CeilingKind::TensorBf16 | CeilingKind::TensorFp8 => {
-            let from = gpu.upload(&random_operands(kernel.kind))?;
+        kind if is_tensor(kind) => {
+            let from = gpu.upload(&random_operands(kind))?;
             let to = gpu.alloc(64)?;
             debug_assert_eq!(from.len(), OPERAND_BYTES as usize);
             let mut args = Args::new();
             args.push_buffer(&from).push_buffer(&to).push(TENSOR_PASSES);
-            let micros = time(gpu, function, LaunchShape::linear(sms, 256), &mut args, 15)?;
+            let shape = LaunchShape::linear(sms, 256);
+            let micros = time(gpu, function, shape, &mut args, 15)?;
             let work = f64::from(sms) * f64::from(TENSOR_PASSES) * kernel.per_cta;
-            (micros, work, "WGMMA m64n256 from shared memory, random data, dense".to_owned())
+            let state = under_load(gpu, function, shape, &mut args)?;
+            (micros, work, format!("WGMMA m64n256 from shared memory, random data, dense{state}"))
         }
         CeilingKind::LaunchLatency => {
             let micros = time(gpu, function, LaunchShape::linear(1, 32), &mut Args::new(), 200)?;
@@ -134,6 +140,27 @@ fn time(
     })
 }
 
+/// Power and clock while the kernel runs for long: the tensor core alone may reach the card's power limit, and what a
+/// short burst reads is then more than the card sustains.
+fn under_load(
+    gpu: &Gpu,
+    function: &Function,
+    shape: LaunchShape,
+    args: &mut Args,
+) -> Result<String, GpuError> {
+    for _ in 0..LOAD_LAUNCHES {
+        // SAFETY: as in `time`; the launches have ended when this function returns.
+        unsafe { gpu.launch(function, shape, args)? };
+    }
+    // Asked while launches are still queued: the answer takes a millisecond, they take a tenth of a second.
+    let state = gpu.monitor().sample();
+    gpu.synchronize()?;
+    let power = state.power_w.map(|w| format!(" at {w:.0} W"));
+    let clock = state.sm_clock_mhz.map(|mhz| format!(", SM clock {mhz:.0} MHz"));
+    let said = [power, clock].into_iter().flatten().collect::<String>();
+    Ok(if said.is_empty() { said } else { format!("; under such load{said}") })
+}
+
 /// A ceiling from the times of launches that each did `work`.
 fn from_times(kernel: &Kernel, mut micros: Vec<f64>, work: f64, what: &str, mut p: Provenance) -> Ceiling {
     micros.sort_by(f64::total_cmp);
@@ -149,9 +176,7 @@ fn from_times(kernel: &Kernel, mut micros: Vec<f64>, work: f64, what: &str, mut 
         provenance: p,
     };
     match kernel.kind {
-        CeilingKind::TensorBf16 | CeilingKind::TensorFp8 => {
-            ceiling.flop_per_s = Some((work / seconds).round())
-        }
+        kind if is_tensor(kind) => ceiling.flop_per_s = Some((work / seconds).round()),
         CeilingKind::LaunchLatency | CeilingKind::MbarrierRoundTrip => {
             ceiling.seconds = Some(round(seconds, 1e12));
         }

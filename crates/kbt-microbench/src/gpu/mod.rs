@@ -2,9 +2,12 @@
 
 mod ceilings;
 mod loops;
+pub mod pipes;
 mod runner;
+mod unverified;
 
 pub use loops::measure_loops;
+pub use unverified::run_unverified;
 
 use crate::measure::measure;
 use crate::prepare::{CHAINS, Prepared, prepare};

@@ -81,6 +81,17 @@ impl GpuRunner {
         self.clocks.read()
     }
 
+    /// Launches a kernel of the loaded form and looks at nothing it writes.
+    pub(super) fn launch_once(
+        &mut self,
+        kernel: &str,
+        chains: u32,
+        warps: u32,
+        trips: u32,
+    ) -> Result<(), GpuError> {
+        self.launch(kernel, chains, warps, trips).map(|_| ())
+    }
+
     /// The SM clock while the device computes, from cycles and events of one long kernel of multiplications.
     pub(super) fn effective_mhz(&mut self, tools: &Toolchain, arch: Arch) -> Result<f64, super::RunError> {
         let text = format!("{}{CLOCK_KERNEL}", ptx::header(arch, None));

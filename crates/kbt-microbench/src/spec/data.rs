@@ -34,6 +34,10 @@ pub enum DataKind {
     /// The shared-memory address of a 16-byte slot of the thread's own; the slots of a warp hold addresses such
     /// that a matrix load through them gives each lane its own address back.
     Matrix,
+    /// The shared-memory address of an mbarrier of the thread's own, with the largest count of arrivals.
+    Mbarrier,
+    /// A matrix descriptor, without swizzling, of random values in shared memory.
+    Descriptor,
 }
 
 /// Kind, range and number of registers, written `f32`, `f32[0.5,2]`, `b32*4`, `shared4`.
@@ -57,7 +61,7 @@ impl fmt::Display for DataTypeError {
         write!(
             f,
             "`{}` is no data type; f32, f64, f16, bf16, f16x2, bf16x2, int (each with a range as in \
-             f32[0.5,2]), b16, b32, b64, pred, shared4, shared8, shared16 or matrix16, with *N for N registers",
+             f32[0.5,2]), b16, b32, b64, pred, shared4, shared8, shared16, matrix16, mbarrier or descriptor, with *N for N registers",
             self.0
         )
     }
@@ -87,7 +91,7 @@ impl DataType {
     #[must_use]
     pub const fn register(&self) -> &'static str {
         match self.kind {
-            DataKind::F64 | DataKind::B64 => "b64",
+            DataKind::F64 | DataKind::B64 | DataKind::Descriptor => "b64",
             DataKind::F16 | DataKind::Bf16 | DataKind::B16 => "b16",
             DataKind::Pred => "pred",
             _ => "b32",
@@ -115,7 +119,7 @@ impl DataType {
             DataKind::B32 => random & 0xffff_ffff,
             DataKind::B64 => random,
             DataKind::Pred => random >> 63,
-            DataKind::Shared(_) | DataKind::Matrix => 0,
+            DataKind::Shared(_) | DataKind::Matrix | DataKind::Mbarrier | DataKind::Descriptor => 0,
         }
     }
 }
@@ -163,6 +167,8 @@ impl FromStr for DataType {
             "shared8" if range.is_none() => DataKind::Shared(8),
             "matrix16" if range.is_none() => DataKind::Matrix,
             "shared16" if range.is_none() => DataKind::Shared(16),
+            "mbarrier" if range.is_none() => DataKind::Mbarrier,
+            "descriptor" if range.is_none() => DataKind::Descriptor,
             _ => return Err(error()),
         };
         // Away from 0 and from powers of two: no subnormals, no bits that are all alike.

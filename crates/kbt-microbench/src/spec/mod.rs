@@ -10,14 +10,22 @@ use kbt_device::Arch;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The spec that comes with the crate.
-pub const EMBEDDED: &str = include_str!("spec.yaml");
+/// The spec that comes with the crate: its files by name, the order that profiles have.
+const EMBEDDED: [(&str, &str); 6] = [
+    ("spec/float.yaml", include_str!("float.yaml")),
+    ("spec/integer.yaml", include_str!("integer.yaml")),
+    ("spec/convert.yaml", include_str!("convert.yaml")),
+    ("spec/warp.yaml", include_str!("warp.yaml")),
+    ("spec/matrix.yaml", include_str!("matrix.yaml")),
+    ("spec/operations.yaml", include_str!("operations.yaml")),
+];
 
 /// Instructions and mixes to measure.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
     /// One entry an instruction.
+    #[serde(default)]
     pub instructions: Vec<Entry>,
     /// Mixes of two of them.
     #[serde(default)]
@@ -135,19 +143,37 @@ pub struct SpecError {
 impl Spec {
     /// The embedded spec.
     pub fn embedded() -> Result<Self, SpecError> {
-        Self::from_yaml(EMBEDDED, "the embedded spec")
+        let mut spec = Self { instructions: Vec::new(), mixes: Vec::new() };
+        for (name, text) in EMBEDDED {
+            let part = Self::read(text, name)?;
+            spec.instructions.extend(part.instructions);
+            spec.mixes.extend(part.mixes);
+        }
+        spec.check("", "the embedded spec")?;
+        Ok(spec)
     }
 
     /// Reads a spec; `origin` names the file in errors.
     pub fn from_yaml(text: &str, origin: &str) -> Result<Self, SpecError> {
+        let spec = Self::read(text, origin)?;
+        spec.check(text, origin)?;
+        Ok(spec)
+    }
+
+    /// Reads entries and mixes, and checks each entry by itself.
+    fn read(text: &str, origin: &str) -> Result<Self, SpecError> {
         let mut spec: Self = serde_yaml::from_str(text).map_err(|e| SpecError {
             origin: origin.to_owned(),
             line: e.location().map(|l| l.line()),
             message: e.to_string(),
         })?;
-        spec.check(text, origin)?;
         for (entry, line) in spec.instructions.iter_mut().zip(name_lines(text)) {
             entry.place = format!("{origin}:{line}");
+            entry.check().map_err(|message| SpecError {
+                origin: origin.to_owned(),
+                line: Some(line),
+                message: format!("`{}`: {message}", entry.name),
+            })?;
         }
         Ok(spec)
     }
@@ -158,6 +184,7 @@ impl Spec {
         self.instructions.iter().find(|e| e.name == name)
     }
 
+    /// What entries and mixes say of each other.
     fn check(&self, text: &str, origin: &str) -> Result<(), SpecError> {
         let fail = |name: &str, message: String| SpecError {
             origin: origin.to_owned(),
@@ -170,7 +197,6 @@ impl Spec {
             if !seen.insert((&entry.name, entry.sm, &entry.only)) {
                 return Err(fail(&entry.name, "is listed twice for the same targets".into()));
             }
-            entry.check().map_err(|message| fail(&entry.name, message))?;
         }
         for mix in &self.mixes {
             for name in &mix.of {

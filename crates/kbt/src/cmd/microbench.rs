@@ -1,14 +1,16 @@
 //! `kbt microbench`: measure, mine, show and compare instruction rates.
 
 mod loops;
+mod pipes;
 
 use crate::output::{Failure, Format, Outcome, emit, print, read_input};
 use kbt_device::{Arch, DeviceChoice, DeviceProfile, embedded_profile, embedded_profiles};
 use kbt_microbench::compare::compare;
 use kbt_microbench::filter::Filter;
-use kbt_microbench::gpu::{Run, RunError, RunOptions, run as run_on_gpu};
+use kbt_microbench::gpu::{Run, RunError, RunOptions, run as run_on_gpu, run_unverified};
 use kbt_microbench::mine::mine;
 use kbt_microbench::prepare::{CHAINS, prepare};
+use kbt_microbench::published::{self, Published};
 use kbt_microbench::rows::Note;
 use kbt_microbench::spec::Spec;
 use kbt_microbench::table::{Table, render_profile};
@@ -36,11 +38,20 @@ enum Command {
     Mine(MineArgs),
     /// Show a profile, or what it says of a P·V mode's softmax step.
     #[command(after_help = "Example: kbt microbench table sm_103a.yaml --format json\n\
-                            Example: kbt microbench table sm_103a.yaml --pv-mode fp8")]
+                            Example: kbt microbench table sm_103a.yaml --pv-mode fp8\n\
+                            Example: kbt microbench table sm_103a.yaml --published")]
     Table(TableArgs),
     /// Say what two profiles say differently.
     #[command(after_help = "Example: kbt microbench compare sm_100a.yaml sm_103a.yaml")]
     Compare(CompareArgs),
+    /// Infer which instructions share a resource, from the times of mixes alone; compare with the profiler's counters.
+    #[command(
+        after_help = "Example: kbt microbench pipes --profile h200.yaml --out pipes.yaml --write-mixes mixes.yaml\n\
+                            Without a GPU: kbt microbench pipes --profile h200.yaml --mixes mixes.yaml --out pipes.yaml\n\
+                            Counters: ncu --csv --page raw --metrics sm__inst_executed.sum,\
+                            sm__inst_executed_pipe_alu.sum,… kbt microbench pipes --counter-kernels"
+    )]
+    Pipes(pipes::Args),
     /// The corpus of loops that the static cycle model (`kbt sass cycles`) is tested on: time it, write it.
     Loops(loops::Args),
 }
@@ -98,6 +109,9 @@ struct TableArgs {
     /// Only what a mode's softmax step uses, and what it rules out: bf16, fp8 or fp4.
     #[arg(long)]
     pv_mode: Option<PvMode>,
+    /// Beside the rows, what others published for this compute capability; disagreements first.
+    #[arg(long, conflicts_with = "pv_mode")]
+    published: bool,
     /// How results are printed.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -120,6 +134,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         Command::Run(args) => measure(args),
         Command::Mine(args) => mine_profile(&args),
         Command::Table(args) => table(&args),
+        Command::Pipes(args) => pipes::run(&args),
         Command::Loops(args) => loops::run(args),
         Command::Compare(args) => {
             let (a, b) = (load(&args.a)?, load(&args.b)?);
@@ -195,7 +210,17 @@ fn measure(args: RunArgs) -> Outcome {
         command: format!("kbt microbench run{only}"),
         progress: &progress,
     };
-    let result = run_on_gpu(&tools()?, &options).map_err(|e| match e {
+    let result = match Toolchain::find() {
+        Ok(tools) if tools.has(Tool::Ptxas) && tools.has(Tool::Nvdisasm) => run_on_gpu(&tools, &options),
+        _ => {
+            eprintln!(
+                "kbt: no ptxas and nvdisasm: the driver assembles, nobody sees the machine code, and every row is marked \
+                 unverified; `cargo xtask setup` installs them"
+            );
+            run_unverified(&options)
+        }
+    }
+    .map_err(|e| match e {
         RunError::Gpu(e) if e.is_absent() => Failure::Refused(format!(
             "{e}; `kbt microbench mine --arch ARCH --out PROFILE.yaml` needs no GPU, and `kbt microbench run \
              --verify-only` checks the machine code"
@@ -255,6 +280,11 @@ fn mine_profile(args: &MineArgs) -> Outcome {
 
 fn table(args: &TableArgs) -> Outcome {
     let profile = load(&args.profile)?;
+    if args.published {
+        let beside = Published::embedded()?.beside(&profile);
+        let text = published::render(&beside);
+        return print(args.format, &Table::of(&profile).with_published(beside), |_| text.clone());
+    }
     match args.pv_mode {
         Some(mode) => print(args.format, &rates_for(&profile, mode), |o| o.render_text()),
         None => print(args.format, &Table::of(&profile), |_| render_profile(&profile)),

@@ -3,51 +3,30 @@
 //! In a stream of independent instructions of one opcode ptxas sets each stall count to the opcode's issue
 //! interval on a scheduler, so the rate is 128 / interval lanes a clock and SM; in a dependent chain it sets it
 //! to the fixed latency. The method is blind where ptxas leaves the timing to a scoreboard, and known to be
-//! wrong for some opcodes and chips: those rows are refused, with the reason.
+//! wrong for some opcodes and chips: those rows are refused, with the reason. How stall counts are read is in
+//! `stalls`, what is known to be wrong in `refuse`.
+
+mod refuse;
+mod stalls;
 
 use crate::lowering::lowering;
-use crate::prepare::{Prepared, Verified, prepare};
-use crate::rows::Note;
+use crate::prepare::{Prepared, Verified, prepare_streams};
+use crate::rows::{Note, round};
 use crate::spec::{Entry, Spec};
 use kbt_device::{Arch, DeviceProfile, Pipe, RateRow};
 use kbt_evidence::Provenance;
-use kbt_sass::Instruction;
 use kbt_toolchain::{Tool, ToolError, Toolchain};
-use std::collections::BTreeMap;
-
-/// Where the stall counts are known not to be the throughput: mnemonics (or `.MODIFIER`), compute capabilities
-/// (none for all), why.
-const WRONG: &[(&[&str], &[u16], &str)] = &[
-    (
-        &["DFMA", "DADD", "DMUL"],
-        &[86, 87, 88, 89, 110, 120, 121],
-        "parts for the desktop inherit the FP64 table of sm_80 (sm_86: 32 written, 2 real)",
-    ),
-    (
-        &["HMMA", "IMMA", "QMMA", "OMMA"],
-        &[86, 87, 88, 89, 110, 120, 121],
-        "parts for the desktop inherit the tensor table of sm_80 (sm_120: a gap of 11 does not match its peak)",
-    ),
-    (&["FMNMX"], &[120, 121], "disputed: ptxas writes 128 lanes, NVIDIA's throughput table says 64"),
-    (
-        &["DFMA", "DADD", "DMUL", ".F64", ".S64", ".U64"],
-        &[103],
-        "the 64-bit paths of sm_103 are cut down, and their intervals are not written (B300: 1.6 lanes measured)",
-    ),
-    (&["DMMA"], &[], "its scoreboard hides the interval (A100: 31 TFLOPS written, 19.5 real)"),
-    (&["MATCH"], &[], "the stall is that of the issue alone (B300: 8 written, about 375 clk measured)"),
-    (
-        &["REDUX", "CREDUX"],
-        &[],
-        "a reduction goes through the uniform datapath, whose interval is not written",
-    ),
-];
+use refuse::known_wrong;
+use stalls::{Unclear, common, neighbours, to_consumer};
 
 /// One chain for the latency, eight for the stream.
 const CHAINS: [u32; 2] = [1, 8];
 
 /// A stall this short together with a write scoreboard is no interval.
 const BLIND_STALL: u32 = 3;
+
+/// An opcode that issues this often passes its pipe once.
+const ONE_PASS_CLK: u32 = 2;
 
 /// Mines a profile for a compile target.
 pub fn mine(
@@ -57,8 +36,7 @@ pub fn mine(
     only: &(dyn Fn(&str) -> bool + Sync),
 ) -> Result<(DeviceProfile, Vec<Note>), ToolError> {
     let ptxas = tools.version(Tool::Ptxas)?;
-    let single = Spec { mixes: Vec::new(), ..spec.clone() };
-    let prepared = prepare(&single, arch, tools, &CHAINS, only)?;
+    let prepared = prepare_streams(spec, arch, tools, &CHAINS, only)?;
     let provenance = Provenance::mined(format!("ptxas {ptxas}, stall counts of single-opcode streams"));
     let mut profile = DeviceProfile::new(arch.to_string(), arch, Provenance::mined(format!("ptxas {ptxas}")));
     let mut notes = Vec::new();
@@ -94,21 +72,23 @@ fn row(forms: &[Prepared], arch: Arch, provenance: &Provenance) -> (RateRow, Not
     let mut refusals = Vec::new();
     for form in forms {
         match rate(form, entry, arch) {
-            Ok((lanes, how)) => {
+            Ok((clk, how)) => {
                 reasoning.push(format!("{}: {how}", form.form));
-                if row.lanes_per_clk_sm.is_none() {
-                    row.lanes_per_clk_sm = Some(lanes);
-                    row.results_per_clk_sm = Some(lanes * entry.results);
+                let lanes = 128.0 / f64::from(clk.max(1));
+                // A form that ptxas fills with waits of its own is slower than the opcode.
+                if row.lanes_per_clk_sm.is_none_or(|known| lanes > known) {
+                    row.lanes_per_clk_sm = Some(round(lanes, 1000.0));
+                    row.results_per_clk_sm = Some(round(lanes * entry.results, 1000.0));
                     row.opcode = form.widest().and_then(|v| v.code.opcode());
                     row.pipe = form.widest().map_or(Pipe::Unknown, |v| v.code.pipe());
                 }
+                row.latency_clk = row.latency_clk.or_else(|| latency(form, entry, arch, clk));
             }
             Err(why) => {
                 reasoning.push(format!("{}: {why}", form.form));
                 refusals.push(why);
             }
         }
-        row.latency_clk = row.latency_clk.or_else(|| latency(form, entry, arch));
     }
     if row.lanes_per_clk_sm.is_none() {
         refusals.dedup();
@@ -117,8 +97,8 @@ fn row(forms: &[Prepared], arch: Arch, provenance: &Provenance) -> (RateRow, Not
     (row, Note { instruction: entry.name.clone(), reasoning })
 }
 
-/// Lanes a clock and SM that the widest stream's stalls say.
-fn rate(form: &Prepared, entry: &Entry, arch: Arch) -> Result<(f64, String), String> {
+/// The issue interval that the widest stream's stalls say, in cycles of a scheduler.
+fn rate(form: &Prepared, entry: &Entry, arch: Arch) -> Result<(u32, String), String> {
     if let Some(why) = form.refusal() {
         return Err(why);
     }
@@ -129,118 +109,79 @@ fn rate(form: &Prepared, entry: &Entry, arch: Arch) -> Result<(f64, String), Str
         return Err("the stall of a memory instruction is that of its issue, not of its data".to_owned());
     }
     let Some(stream) = form.widest() else { return Err("no verified kernel".to_owned()) };
-    if stream.chains < 4 {
-        return Err("too few independent chains were verified for a stream".to_owned());
-    }
-    if let Some(companion) = stream.code.companions().find(|c| c.pipe.is_some()) {
-        return Err(format!("its stream holds {} too, so its stalls are not one opcode's", companion.opcode));
-    }
     let targets: Vec<&str> =
         stream.code.per_op.iter().filter(|p| p.target).map(|p| p.opcode.as_str()).collect();
     if let Some(why) = targets.iter().find_map(|t| known_wrong(t, arch)) {
         return Err(why.to_owned());
     }
-    let steps = intervals(stream, entry);
-    let (interval, scoreboard, share) =
-        mode(&steps).ok_or_else(|| "the listing has no scheduling fields".to_owned())?;
-    if scoreboard && interval <= BLIND_STALL {
-        return Err(format!("ptxas leaves its timing to a scoreboard (stall {interval}): not written"));
+    if stream.code.pipe() == Pipe::Uniform {
+        return Err("no independent value stands beside the intervals of the uniform datapath".to_owned());
     }
-    if share < 0.75 {
-        return Err(format!("its stalls are not alike ({:.0} % are {interval})", share * 100.0));
+    if stream.chains < CHAINS[1] {
+        let why = form.refused.iter().map(|(_, why)| why.as_str()).next().unwrap_or("not made");
+        return Err(format!("no stream of {} chains: {why}", CHAINS[1]));
     }
-    if targets.len() > 1 {
-        return pair(stream, interval);
+    let pairs = neighbours(&stream.window.instructions, entry, arch)
+        .ok_or_else(|| "the listing has no scheduling fields".to_owned())?;
+    let interval = common(&pairs).map_err(|unclear| describe(&unclear, stream))?;
+    if interval.scoreboard && interval.clk <= BLIND_STALL {
+        return Err(format!("ptxas leaves its timing to a scoreboard (stall {}): not written", interval.clk));
     }
-    let lanes = 128.0 / f64::from(interval.max(1));
-    Ok((lanes, format!("{} issues every {interval} clk on a scheduler", targets.join("+"))))
+    let one_pipe =
+        stream.code.per_op.iter().filter(|p| p.target).all(|p| p.pipe == stream.code.per_op[0].pipe);
+    if !one_pipe {
+        in_turn(stream, interval.clk)?;
+        return Ok((interval.clk, format!("{} in turn, each on a pipe of its own", targets.join(" and "))));
+    }
+    Ok((interval.clk, format!("{} issues every {} clk on a scheduler", targets.join(" or "), interval.clk)))
 }
 
-/// Two opcodes for one operation: believed only where they take two pipes in strict turn.
-fn pair(stream: &Verified, interval: u32) -> Result<(f64, String), String> {
-    let targets: Vec<_> = stream.code.per_op.iter().filter(|p| p.target).collect();
-    let [a, b] = targets[..] else { return Err("ptxas spreads it over more than two opcodes".to_owned()) };
-    let in_turn = a.count == b.count && interval == 1;
-    if a.pipe == b.pipe || !in_turn {
-        return Err(format!(
-            "ptxas splits it over {} and {}, not in turn: its stalls are no interval",
-            a.opcode, b.opcode
-        ));
-    }
-    Ok((128.0, format!("{} and {} in turn, each every 2 clk on a pipe of its own", a.opcode, b.opcode)))
-}
-
-fn known_wrong(opcode: &str, arch: Arch) -> Option<&'static str> {
-    let parts: Vec<&str> = opcode.split('.').collect();
-    let is = |name: &&str| match name.strip_prefix('.') {
-        Some(modifier) => parts[1..].contains(&modifier),
-        None => parts[0] == *name,
-    };
-    let row = WRONG
-        .iter()
-        .find(|(names, sms, _)| names.iter().any(is) && (sms.is_empty() || sms.contains(&arch.sm)))?;
-    Some(row.2)
-}
-
-/// Cycles from each target instruction to the next, as written, and whether it releases a scoreboard.
-/// Instructions that take an issue slot only spell out longer waits and belong to the target before them.
-fn intervals(stream: &Verified, entry: &Entry) -> Vec<(u32, bool)> {
-    let mut steps: Vec<(u32, bool)> = Vec::new();
-    let mut alone = true;
-    for insn in &stream.window.instructions {
-        let Some(control) = insn.control else { return Vec::new() };
-        if entry.is_target(insn.opcode()) {
-            steps.push((u32::from(control.stall), control.write_barrier.is_some()));
-            alone = true;
-        } else if is_filler(insn) {
-            if let Some((interval, _)) = steps.last_mut().filter(|_| alone) {
-                *interval += u32::from(control.stall);
-            }
-        } else {
-            // The loop's own instruction: what comes before it tells nothing.
-            steps.pop();
-            alone = false;
+fn describe(unclear: &Unclear, stream: &Verified) -> String {
+    match unclear {
+        Unclear::Few(_) => {
+            let beside: Vec<&str> = stream.code.companions().map(|c| c.opcode.as_str()).collect();
+            let beside = if beside.is_empty() { "other work".to_owned() } else { beside.join(", ") };
+            format!("its stream holds {beside} between them, so its stalls are not one opcode's")
+        }
+        Unclear::Unlike(clk, share) => {
+            format!("its stalls are not alike ({:.0} % are {clk})", share * 100.0)
         }
     }
-    steps
 }
 
-fn is_filler(insn: &Instruction) -> bool {
-    insn.mnemonic() == "NOP" || insn.is_dead()
-}
-
-/// The most frequent step and its share.
-fn mode(steps: &[(u32, bool)]) -> Option<(u32, bool, f64)> {
-    let mut counts: BTreeMap<(u32, bool), usize> = BTreeMap::new();
-    for step in steps {
-        *counts.entry(*step).or_default() += 1;
+/// Several opcodes for one operation, on several pipes: believed only for two in strict turn.
+fn in_turn(stream: &Verified, clk: u32) -> Result<(), String> {
+    let targets: Vec<_> = stream.code.per_op.iter().filter(|p| p.target).collect();
+    let [a, b] = targets[..] else { return Err("ptxas spreads it over more than two opcodes".to_owned()) };
+    if a.count == b.count && clk == 1 {
+        return Ok(());
     }
-    let ((interval, scoreboard), n) = counts.into_iter().max_by_key(|(_, n)| *n)?;
-    Some((interval, scoreboard, n as f64 / steps.len() as f64))
+    Err(format!(
+        "ptxas splits it over {} and {}, not in turn: its stalls are no interval",
+        a.opcode, b.opcode
+    ))
 }
 
-/// The fixed latency that one dependent chain's stalls say; `None` where a scoreboard waits instead.
-fn latency(form: &Prepared, entry: &Entry, arch: Arch) -> Option<f64> {
-    let single = form.with_chains(1)?;
-    let one_opcode = single.code.per_op.iter().filter(|p| p.target).count() == 1;
-    // Where the interval is wrong the gap of a dependent instruction is no more than a lower bound.
-    if single.code.per_op.iter().any(|p| p.target && known_wrong(&p.opcode, arch).is_some()) {
+/// The fixed latency that one dependent chain's stalls say; `None` where a scoreboard waits instead, and where it
+/// is no more than a lower bound: an opcode that passes its pipe more than once holds back its successor
+/// longer than its result takes to be written (H200: `IMAD.HI` 6 written, 9 measured). The tensor pipe hands on
+/// its accumulators itself.
+fn latency(form: &Prepared, entry: &Entry, arch: Arch, interval: u32) -> Option<f64> {
+    let single = form.with_chains(1).filter(|_| form.parts[0].chain.latency)?;
+    let mut targets = single.code.per_op.iter().filter(|p| p.target);
+    let (target, None) = (targets.next()?, targets.next()) else { return None };
+    if interval > ONE_PASS_CLK && target.pipe != Some(Pipe::Tensor) {
         return None;
     }
-    let alone = one_opcode && single.code.companions().all(|c| c.pipe.is_none());
-    if entry.compound || entry.memory || !alone || !form.parts[0].chain.latency {
-        return None;
-    }
-    let steps = intervals(single, entry);
-    let (interval, scoreboard, share) = mode(&steps)?;
-    (!scoreboard && share >= 0.75).then_some(f64::from(interval))
+    let gap = common(&to_consumer(&single.window.instructions, entry, arch)?).ok()?;
+    (!gap.scoreboard).then_some(f64::from(gap.clk))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::prepare::tests::prepared;
-    use kbt_sass::Control;
+    use kbt_sass::{Control, Instruction};
 
     fn stream(opcode: &str, stalls: &[(u8, bool)]) -> Prepared {
         let mut p = prepared("i", opcode, &[(opcode, 1.0)]);
@@ -251,7 +192,8 @@ mod tests {
                 .take(64)
                 .enumerate()
                 .map(|(i, (stall, scoreboard))| {
-                    let mut insn = Instruction::new(16 * i as u64, None, opcode, "R0, R0");
+                    let operands = format!("R{0}, R{0}", i % v.chains as usize);
+                    let mut insn = Instruction::new(16 * i as u64, None, opcode, &operands);
                     insn.control = Some(Control {
                         stall: *stall,
                         yield_flag: false,

@@ -1,0 +1,68 @@
+//! The profiles that come with kbt: how much the mined ones cover, and how they stand to what was measured.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "helpers of tests")]
+
+use kbt_device::{DeviceProfile, embedded_profile};
+use kbt_microbench::spec::Spec;
+use std::collections::BTreeSet;
+
+const MINED: [&str; 4] = ["sm_90a", "sm_100a", "sm_103a", "sm_120a"];
+
+/// Mined rates that the H200 misses by more than 3 %, and why no rule of the method excludes them. DFMA: its
+/// companions DADD and DMUL, with two operands, reach the written 64 lanes; with three 64-bit operands it is at 59.
+const OFF: [&str; 1] = ["fma.rn.f64"];
+
+fn profile(name: &str) -> DeviceProfile {
+    embedded_profile(name).unwrap().unwrap()
+}
+
+#[test]
+fn every_mined_profile_covers_the_spec_and_at_least_150_opcodes() {
+    let spec = Spec::embedded().unwrap();
+    for name in MINED {
+        let profile = profile(name);
+        let opcodes: BTreeSet<&str> =
+            profile.rates.iter().filter_map(|r| r.opcode.as_deref()).flat_map(|o| o.split('+')).collect();
+        assert!(opcodes.len() >= 150, "{name}: {}", opcodes.len());
+        let missing: Vec<&str> = spec
+            .instructions
+            .iter()
+            .filter(|e| e.is_for(profile.arch) && profile.rates.iter().all(|r| r.instruction != e.name))
+            .map(|e| e.name.as_str())
+            .collect();
+        assert!(missing.is_empty(), "{name}: mine it again for {missing:?}");
+    }
+}
+
+#[test]
+fn mined_rates_are_within_three_percent_of_what_an_h200_does() {
+    let (mined, measured) = (profile("sm_90a"), profile("h200-sxm"));
+    let mut compared = 0;
+    for row in &mined.rates {
+        let Some(lanes) = row.lanes_per_clk_sm else { continue };
+        let Ok(other) = measured.rate(&row.instruction) else { continue };
+        let off = lanes / other.lanes_per_clk_sm.unwrap() - 1.0;
+        let allowed = off.abs() <= 0.03 || OFF.contains(&row.instruction.as_str());
+        assert!(allowed, "{}: {lanes} written, off by {:.1} %", row.instruction, off * 100.0);
+        compared += 1;
+    }
+    assert!(compared >= 80, "{compared} rows have both");
+}
+
+#[test]
+fn known_wrong_cells_are_refused_in_the_profiles() {
+    for (name, instruction) in [
+        ("sm_120a", "mma.sync.m16n8k16.f32.f16"),
+        ("sm_120a", "fma.rn.f64"),
+        ("sm_120a", "max.f32"),
+        ("sm_103a", "popc.b32"),
+        ("sm_103a", "fma.rn.f64"),
+        ("sm_90a", "mma.sync.m8n8k4.f64"),
+        ("sm_100a", "match.any.sync.b32"),
+    ] {
+        let profile = profile(name);
+        let row = profile.rates.iter().find(|r| r.instruction == instruction).unwrap();
+        assert_eq!(row.lanes_per_clk_sm, None, "{instruction} on {name}");
+        assert!(row.refused.is_some(), "{instruction} on {name}");
+    }
+}
