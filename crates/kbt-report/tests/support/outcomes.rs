@@ -212,7 +212,7 @@ pub(crate) fn algebra() -> AlgebraOutcome {
             values_count: 512,
             wrong_count: 0,
             wrong: vec![],
-            kinds: std::collections::BTreeMap::new(),
+            kinds: BTreeMap::new(),
             provenance: Provenance::modelled("f32 evaluation of both programs"),
         },
         cuda_source: None,
