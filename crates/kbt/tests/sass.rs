@@ -116,7 +116,7 @@ fn lint_fails_on_a_finding_and_passes_what_is_allowed() {
         assert!(found.out.contains(word), "{word} is not in {}", found.out);
     }
     let json = kbt(&["lint", &spilling, "--format", "json"], None).json();
-    assert_eq!(json["schema"], "kbt.sass/1");
+    assert_eq!(json["schema"], "kbt.sass.lint/1");
     assert!(json["provenance"]["by"].is_string(), "{json}");
     assert!(
         json["findings"].as_array().unwrap().iter().all(|f| f["place"].is_string() && f["fix"].is_string())

@@ -174,7 +174,8 @@ fn diff(args: DiffArgs) -> Outcome {
 /// A check over half a kernel proves nothing: a listing that breaks off is no input for one.
 fn whole(file: &std::path::Path, listing: &Listing) -> Result<(), Failure> {
     let harmless = |p: &&Problem| matches!(p.kind, ProblemKind::UnknownMnemonic | ProblemKind::Empty);
-    let broken = listing.problems.iter().find(|p| !harmless(p));
+    let cut = listing.problems.iter().find(|p| p.kind == ProblemKind::Truncated);
+    let broken = cut.or_else(|| listing.problems.iter().find(|p| !harmless(p)));
     broken.map_or(Ok(()), |problem| {
         Err(Failure::input(format!("{}: {problem}; expected a listing that is whole and understood in full (`kbt sass metrics` lists all problems)", file.display())))
     })
