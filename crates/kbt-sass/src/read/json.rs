@@ -170,7 +170,7 @@ fn spaced<'a>(opcode: &str, operands: &'a str) -> Cow<'a, str> {
 
 /// Whether a text ends in a register's name: `R9`, `RZ`, `UR4`, `P0`.
 fn ends_in_register(text: &str) -> bool {
-    let word = text.rfind(|c: char| !c.is_ascii_alphanumeric()).map_or(text, |at| &text[at + 1..]);
+    let word = text.rsplit(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or(text);
     let name = word.strip_prefix('U').unwrap_or(word).strip_prefix(['R', 'P']);
     name.is_some_and(|n| matches!(n, "Z" | "T") || (!n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())))
 }
@@ -206,4 +206,25 @@ fn arch(header: &Value) -> Option<Arch> {
     let named = options.split(|c: char| c.is_whitespace() || c == '=').filter_map(|w| w.parse::<Arch>().ok());
     // Through the text, so that a number which is no target's becomes none.
     named.into_iter().find(|a| a.sm == sm).or_else(|| format!("sm_{sm}").parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ends_in_register;
+
+    #[test]
+    fn a_register_is_told_from_what_only_ends_like_one() {
+        for (text, is) in [
+            ("R9", true),
+            ("c[0x0][UR4", true),
+            ("RZ", true),
+            ("P0", true),
+            ("0x10", false),
+            ("", false),
+            // A wide character before the end must not be cut through.
+            ("R1, c[0x\u{362}", false),
+        ] {
+            assert_eq!(ends_in_register(text), is, "{text}");
+        }
+    }
 }
