@@ -132,7 +132,7 @@ pub fn prepare(
 }
 
 /// The results in the order of the jobs, whatever thread was first.
-fn on_all_cores<J: Sync, R: Send>(jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
+pub(crate) fn on_all_cores<J: Sync, R: Send>(jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(jobs.len())));
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
     std::thread::scope(|scope| {

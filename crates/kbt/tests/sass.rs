@@ -174,3 +174,59 @@ fn the_gate_fails_with_three_lines_and_never_passes_on_nothing() {
     let units = gate(&["--units", "MUFU,HGMMA"]);
     assert!(units.code == Some(2) && units.err.contains("--write"), "{}", units.err);
 }
+
+/// Lines of the listing without their encoding: the second word's line goes, the first word is cut off.
+fn without_encoding(text: &str) -> String {
+    let keep = text.lines().filter(|l| !l.trim_start().starts_with("/* 0x"));
+    keep.map(|l| l.split("/* 0x").next().unwrap_or(l).trim_end().to_owned() + "\n").collect()
+}
+
+#[test]
+fn no_check_passes_on_lines_that_were_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let damaged = dir.path().join("damaged.sass");
+    // Only the spills lose their addresses: what is left would look clean.
+    let text = std::fs::read_to_string(listing("spilling")).unwrap();
+    let lines = text.lines().map(|line| match line.split_once("*/") {
+        Some((_, rest)) if line.contains("STL") || line.contains("LDL") => format!("{rest}\n"),
+        _ => format!("{line}\n"),
+    });
+    std::fs::write(&damaged, lines.collect::<String>()).unwrap();
+    let (file, base) = (damaged.to_str().unwrap(), dir.path().join("b.json"));
+    for args in [
+        &["lint", file][..],
+        &["gate", file, "--baseline", base.to_str().unwrap(), "--write"],
+        &["diff", file, file],
+        &["cycles", file, "--device", "h200-sxm"],
+    ] {
+        let ran = kbt(args, None);
+        assert_eq!(ran.code, Some(2), "{args:?}: {}{}", ran.out, ran.err);
+        assert!(ran.err.contains("damaged.sass: line "), "{}", ran.err);
+    }
+    assert!(!base.exists());
+}
+
+#[test]
+fn what_one_side_does_not_say_is_no_difference_and_no_pass() {
+    let dir = tempfile::tempdir().unwrap();
+    let hex = listing("forms");
+    let (bare, base) = (dir.path().join("bare.sass"), dir.path().join("base.json"));
+    std::fs::write(&bare, without_encoding(&std::fs::read_to_string(&hex).unwrap())).unwrap();
+    let (bare, base) = (bare.to_str().unwrap(), base.to_str().unwrap());
+    let diff = kbt(&["diff", &hex, bare], None);
+    assert!(diff.code == Some(0) && diff.out.contains("identical code"), "{}{}", diff.out, diff.err);
+    assert_eq!(kbt(&["gate", &hex, "--baseline", base, "--write"], None).code, Some(0));
+    // The stall counts that the baseline has cannot be compared.
+    let gate = kbt(&["gate", bare, "--baseline", base], None);
+    assert!(gate.code == Some(1) && gate.out.contains("-hex"), "{}{}", gate.out, gate.err);
+    let tolerance = dir.path().join("t.yaml");
+    std::fs::write(&tolerance, "stalls_percent: -5\n").unwrap();
+    let wrong = kbt(&["gate", &hex, "--baseline", base, "--tolerance", tolerance.to_str().unwrap()], None);
+    assert!(wrong.code == Some(2) && wrong.err.contains("stalls_percent: -5"), "{}", wrong.err);
+}
+
+#[test]
+fn a_lint_of_machine_code_says_what_only_ptx_shows() {
+    let ran = kbt(&["lint", &listing("forms")], None);
+    assert!(ran.out.contains("missing-proxy-fence"), "{}", ran.out);
+}

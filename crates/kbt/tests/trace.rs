@@ -157,3 +157,32 @@ fn a_gate_on_a_diff_fails_with_exit_code_1() {
     assert_eq!(kbt(&["diff", bf16, fp8, "--gate", "speed=1"]).status.code(), Some(2));
     assert_eq!(kbt(&["diff", bf16, fp8, "--gate", "period"]).status.code(), Some(2));
 }
+
+#[test]
+fn a_cut_trace_passes_no_gate() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, cut) = (recording("fp4"), folder.path().join("cut.kbttrace"));
+    std::fs::write(&cut, &std::fs::read(&whole).unwrap()[..100_000]).unwrap();
+    let (whole, cut) = (whole.to_str().unwrap(), cut.to_str().unwrap());
+    for (a, b) in [(whole, cut), (cut, whole)] {
+        assert_eq!(kbt(&["diff", a, b]).status.code(), Some(0), "told, not judged");
+        let output = kbt(&["diff", a, b, "--gate", "period=100"]);
+        let said = text(&output.stderr);
+        assert!(
+            output.status.code() == Some(2) && said.contains("cut.kbttrace: the file ends early"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_target_that_refuses_is_a_refusal() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("refusing.yaml");
+    let yaml = "schema: kbt.target/1\nname: refusing\nrun: {command: [sh, -c, 'echo no such card >&2; exit 3']}\n\
+                trace: {format: kbt, levels: {coarse: {}}}\noutputs: [{name: o}]\nlimits: {cooldown_s: 0}\n";
+    std::fs::write(&target, yaml).unwrap();
+    let output = kbt(&["observe", target.to_str().unwrap(), "--rounds", "6"]);
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(3) && said.contains("no such card"), "{:?} {said}", output.status);
+}

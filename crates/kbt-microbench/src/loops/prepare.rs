@@ -1,11 +1,10 @@
 //! From the corpus to machine code: assembled, disassembled, each kernel's loop found. No GPU is needed.
 
 use super::{LoopSource, corpus, module};
+use crate::prepare::on_all_cores;
 use kbt_device::Arch;
 use kbt_sass::{Function, Graph, LoopKind};
 use kbt_toolchain::{NvdisasmOptions, PtxasOptions, Tool, ToolError, Toolchain};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Kernels of one module.
 const BATCH: usize = 24;
@@ -60,25 +59,8 @@ pub fn prepare(
     tools.path(Tool::Nvdisasm)?;
     let corpus: Vec<LoopSource> = corpus().into_iter().filter(|l| only(l.family)).collect();
     let jobs: Vec<&[LoopSource]> = corpus.chunks(BATCH).collect();
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let n = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(job) = jobs.get(n) else { break };
-                    let made = assemble(arch, tools, job);
-                    if let Ok(mut done) = done.lock() {
-                        done.push((n, made));
-                    }
-                }
-            });
-        }
-    });
-    let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    done.sort_by_key(|(n, _)| *n);
-    let mut modules = done.into_iter().map(|(_, made)| made).collect::<Result<Vec<_>, _>>()?;
+    let made = on_all_cores(&jobs, |job| assemble(arch, tools, job));
+    let mut modules = made.into_iter().collect::<Result<Vec<_>, _>>()?;
     for c in compiled {
         let entries = entries(&String::from_utf8_lossy(c.ptx));
         let text = tools.disassemble(c.cubin, &NvdisasmOptions { hex: true, ..Default::default() })?;

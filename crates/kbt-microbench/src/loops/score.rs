@@ -58,6 +58,8 @@ pub struct Errors {
     pub median_percent: f64,
     /// Nine of ten are closer.
     pub p90_percent: f64,
+    /// The farthest.
+    pub worst_percent: f64,
 }
 
 /// One prediction of each kind over the measured cycles.
@@ -159,7 +161,7 @@ fn errors(ratios: impl Iterator<Item = f64>) -> Errors {
         let n = (errors.len().saturating_sub(1) as f64 * share).round() as usize;
         errors.get(n).map_or(0.0, |e| (e * 100.0).round() / 100.0)
     };
-    Errors { median_percent: at(0.5), p90_percent: at(0.9) }
+    Errors { median_percent: at(0.5), p90_percent: at(0.9), worst_percent: at(1.0) }
 }
 
 impl LoopScore {
@@ -167,12 +169,12 @@ impl LoopScore {
     #[must_use]
     pub fn render_text(&self) -> String {
         let mut text = format!(
-            "device {}, loops by {}\nmedian and 90th percentile of the absolute error in percent\n\n",
+            "device {}, loops by {}\nmedian and 90th percentile of the absolute error in percent, and the model's worst point\n\n",
             self.device, self.compiler
         );
         let header = format!(
-            "{:<44} {:>6} {:>7} {:>15} {:>15} {:>15} {:>15}\n",
-            "family", "loops", "points", "model", "stall sum", "issue", "busiest pipe"
+            "{:<44} {:>6} {:>7} {:>15} {:>15} {:>15} {:>15} {:>7}\n",
+            "family", "loops", "points", "model", "stall sum", "issue", "busiest pipe", "worst"
         );
         // Writing to a String cannot fail.
         for list in [&self.groups, &self.families] {
@@ -183,7 +185,7 @@ impl LoopScore {
                 for e in [f.model, f.stalls, f.issue, f.pipe] {
                     let _ = write!(text, " {:>7.2} {:>7.2}", e.median_percent, e.p90_percent);
                 }
-                text.push('\n');
+                let _ = writeln!(text, " {:>7.1}", f.model.worst_percent);
             }
             text.push('\n');
         }

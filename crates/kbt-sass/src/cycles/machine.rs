@@ -1,8 +1,9 @@
 //! What the model knows of a scheduler beside the rates and latencies of a device profile.
 //!
-//! All of it was found on an H200 with the loops of `kbt microbench loops` that are not held out, and with kernels
-//! whose operand registers were set by hand. Other generations are modelled with the same constants, and the
-//! outcome says so.
+//! The branch, the read ports and the halves of FMA were found on an H200: with the loops of `kbt microbench loops` that
+//! are not held out, and with kernels whose operand registers were set by hand. Queues and read barriers are
+//! assumed; the loops hardly tell them apart. Latencies here stand in where the profile has none, and the outcome names
+//! each such opcode. Other generations are modelled with the same constants, and the outcome says so.
 
 use kbt_device::Arch;
 

@@ -109,9 +109,17 @@ impl LoopModel {
         self.ops.iter().map(|op| op.stall).sum::<u64>() as f64
     }
 
-    /// Opcodes without a rate in the profile, and what was taken for them.
-    pub fn assumed(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.sources.assumed.iter().map(|(opcode, taken)| (opcode.as_str(), taken.as_str()))
+    /// Opcodes that the profile does not know in full, each with what was taken for it.
+    pub fn assumed(&self) -> impl Iterator<Item = (&str, String)> {
+        let sources = &self.sources;
+        let rates =
+            sources.assumed.iter().map(|(o, taken)| (o.as_str(), format!("no rate in the profile, {taken}")));
+        let latencies = sources
+            .latencies
+            .iter()
+            .map(|(o, cycles)| (o.as_str(), format!("no latency in the profile, {cycles} cycles")));
+        let like = sources.like.iter().map(|(o, other)| (o.as_str(), format!("the rate of {other}")));
+        rates.chain(latencies).chain(like)
     }
 
     /// How the cycles are known.

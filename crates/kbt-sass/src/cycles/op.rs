@@ -52,6 +52,10 @@ pub(super) struct Sources {
     pub(super) rows: BTreeMap<String, Provenance>,
     /// Opcodes that have no rate in the profile, and what was taken.
     pub(super) assumed: BTreeMap<String, String>,
+    /// Opcodes whose result is waited for and that have no latency in the profile, and what was taken.
+    pub(super) latencies: BTreeMap<String, u64>,
+    /// Opcodes that took the rate of another of the same mnemonic.
+    pub(super) like: BTreeMap<String, String>,
 }
 
 /// Compiles one instruction.
@@ -73,6 +77,9 @@ pub(super) fn op(
         Some(pipe) => Unit::Pipe(pipe),
     };
     if let Some(row) = row {
+        if let Some(other) = row.opcode.as_deref().filter(|o| *o != insn.opcode()) {
+            sources.like.insert(insn.opcode().to_owned(), other.to_owned());
+        }
         sources.rows.insert(row.instruction.clone(), row.provenance.clone());
     }
     let interval = interval(insn, unit, row, sources);
@@ -82,10 +89,17 @@ pub(super) fn op(
         (true, None) if control.write_barrier.is_some() => {
             return Err(CyclesError::MayMiss { opcode: insn.opcode().to_owned(), address: insn.address });
         }
-        _ => measured.unwrap_or(match unit {
-            Unit::Pipe(Pipe::Xu) => XU_LATENCY,
-            Unit::Pipe(Pipe::Lsu) => LSU_LATENCY,
-            _ => OTHER_LATENCY,
+        _ => measured.unwrap_or_else(|| {
+            let cycles = match unit {
+                Unit::Pipe(Pipe::Xu) => XU_LATENCY,
+                Unit::Pipe(Pipe::Lsu) => LSU_LATENCY,
+                _ => OTHER_LATENCY,
+            };
+            // Stall counts enforce the others.
+            if control.write_barrier.is_some() {
+                sources.latencies.insert(insn.opcode().to_owned(), cycles);
+            }
+            cycles
         }),
     };
     let extra =

@@ -160,13 +160,11 @@ fn model(
     if let Some(cycles) = global_latency.filter(|_| any(super::machine::MAY_MISS)) {
         assumptions.push(format!("a load that may miss takes {cycles} cycles, as stated"));
     }
-    let mut taken: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (opcode, cycles) in model.assumed() {
-        taken.entry(cycles).or_default().push(opcode);
+    let mut taken: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for (opcode, what) in model.assumed() {
+        taken.entry(what).or_default().push(opcode);
     }
-    let named =
-        taken.iter().map(|(cycles, all)| format!("no rate in the profile, {cycles}: {}", all.join(", ")));
-    assumptions.extend(named);
+    assumptions.extend(taken.iter().map(|(what, opcodes)| format!("{what}: {}", opcodes.join(", "))));
     Ok(LoopCycles {
         function: function.name.clone(),
         name: String::new(),
@@ -179,7 +177,7 @@ fn model(
     })
 }
 
-fn row(model: &LoopModel, warps: u32) -> CyclesRow {
+pub(super) fn row(model: &LoopModel, warps: u32) -> CyclesRow {
     let limits = model.limits(warps);
     let (bound_by, lower_bound) = limits.binding();
     // The simulation ends where its last trip ends: it may look a fraction shorter than the bound.

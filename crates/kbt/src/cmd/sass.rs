@@ -160,8 +160,12 @@ fn listing(file: &std::path::Path, input: &InputArgs) -> Result<(Listing, Loaded
 
 fn diff(args: DiffArgs) -> Outcome {
     let pattern = args.function.as_deref().map(|t| metrics::pattern("--function", t)).transpose()?;
-    let (a, _) = listing(&args.a, &args.input)?;
-    let (b, _) = listing(&args.b, &args.input)?;
+    let both = |file| {
+        let (listing, _) = listing(file, &args.input)?;
+        whole(file, &listing)?;
+        Ok::<_, Failure>(listing)
+    };
+    let (a, b) = (both(&args.a)?, both(&args.b)?);
     let outcome = kbt_sass::diff_listings(&a, &b, |name| pattern.as_ref().is_none_or(|p| p.is_match(name)));
     if outcome.functions.is_empty() && outcome.only_in_a.is_empty() && outcome.only_in_b.is_empty() {
         return Err(Failure::input("neither listing has a function that is selected"));
