@@ -56,7 +56,7 @@ fn read_sources(root: &Path) -> Result<Sources> {
     let mut open = Vec::new();
     for entry in fs::read_dir(root)? {
         let path = entry?.path();
-        if path.is_dir() && !path.ends_with("src") && !path.ends_with("tests") {
+        if path.is_dir() && !["src", "tests", "planted"].iter().any(|folder| path.ends_with(folder)) {
             println!("cargo::rerun-if-changed={}", path.display());
             open.push(path);
         }

@@ -130,6 +130,12 @@ pub fn defaults() -> Vec<(String, Variant)> {
         .with("KBT_CHUNKS", 4)
         .with("KBT_TOPOLOGY", 0)
         .with("KBT_SOURCE_ORDER", 0)
+        .with("KBT_EXP2_EIGHTHS", 0)
+        .with("KBT_RESCALE_LOG2", 0)
+        .with("KBT_SOFTMAX_REGISTERS", 0)
+        .with("KBT_TILE_N", 128)
+        .with("KBT_ROLLED", 0)
+        .with("KBT_HEAD_DIM", 128)
         .with("KBT_TRACE_LEVEL", 0);
     let mut all = Vec::new();
     for (mode, number, forms) in
@@ -139,7 +145,16 @@ pub fn defaults() -> Vec<(String, Variant)> {
             let base = plain.clone().with("KBT_PV_MODE", number).with("KBT_QUANT_FORM", form_number);
             let name = format!("{mode}-{form}");
             all.push((format!("{name}-coarse"), base.clone().with("KBT_TRACE_LEVEL", 2)));
-            all.push((format!("{name}-registers"), base.clone().with("KBT_TOPOLOGY", 1)));
+            // The registers of the scores leave room for one MMA tile that is converted late.
+            let registers =
+                base.clone().with("KBT_TOPOLOGY", 1).with("KBT_SPLIT_NUM", 7).with("KBT_SPLIT_DEN", 8);
+            let pipelined = u32::from(number < 2 || *form_number < 2) * 2;
+            let registers = registers.with("KBT_SOURCE_ORDER", pipelined);
+            if number < 2 {
+                all.push((format!("{name}-registers-d64"), registers.clone().with("KBT_HEAD_DIM", 64)));
+            }
+            let tile = [176, 192, 128][number];
+            all.push((format!("{name}-registers"), registers.with("KBT_TILE_N", tile)));
             // The log2 forms of fp4 have one source order.
             if *form_number < 2 {
                 all.push((format!("{name}-exp-first"), base.clone().with("KBT_SOURCE_ORDER", 1)));

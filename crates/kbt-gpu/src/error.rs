@@ -43,6 +43,9 @@ pub enum GpuError {
     /// A module holds no kernel of this name.
     #[error("the module has no kernel `{0}`")]
     NoKernel(String),
+    /// A module holds no variable of this name.
+    #[error("the module has no variable `{0}`")]
+    NoVariable(String),
     /// The arguments do not fit the kernel's parameters.
     #[error("kernel `{kernel}`: {message}")]
     Arguments {

@@ -110,6 +110,29 @@ impl Module {
     }
 }
 
+impl Module {
+    /// The bytes of a `__constant__` or `__device__` variable by its (mangled) name, as they are now.
+    pub fn variable(&self, name: &str) -> Result<Vec<u8>, GpuError> {
+        let missing = || GpuError::NoVariable(name.to_owned());
+        let c_name = CString::new(name).map_err(|_| missing())?;
+        self.loaded.context.bind()?;
+        let (mut address, mut bytes) = (0, 0);
+        // SAFETY: the module is loaded; name and outputs outlive the call.
+        match unsafe {
+            sys::cuModuleGetGlobal_v2(&raw mut address, &raw mut bytes, self.loaded.raw, c_name.as_ptr())
+        } {
+            sys::CUresult::CUDA_ERROR_NOT_FOUND => return Err(missing()),
+            status => check(status, || format!("cuModuleGetGlobal({name})"))?,
+        }
+        let mut value = vec![0u8; bytes];
+        // SAFETY: the driver gave address and size of a variable of the loaded module; `value` has that size.
+        check(unsafe { sys::cuMemcpyDtoH_v2(value.as_mut_ptr().cast(), address, bytes) }, || {
+            format!("cuMemcpyDtoH({name}, {bytes} bytes)")
+        })?;
+        Ok(value)
+    }
+}
+
 /// Offset and size of every parameter.
 fn params(function: sys::CUfunction) -> Option<Vec<(usize, usize)>> {
     let mut all = Vec::new();

@@ -20,15 +20,15 @@ const KERNEL: &str = r#"
 struct kbt_trace_buffer { uint64_t base; uint32_t words[4]; };
 #define T(call)
 #endif
-extern "C" __global__ void kernel(float *out, int steps, const __grid_constant__ kbt_trace_buffer buf) {
+template <class Tracer> __device__ __forceinline__ void role(float *out, int steps, const kbt_trace_buffer &buf) {
     __shared__ uint64_t barrier;
     __shared__ float tile[256];
 #ifdef SHARED
     __shared__ kbt_trace_record ring[64];
-    kbt::SharedTrace<LEVEL> trace;
+    Tracer trace;
     trace.open_shared(buf, 1, threadIdx.x % 128 == 0, ring);
 #elif defined(WITH)
-    kbt::Trace<LEVEL> trace;
+    Tracer trace;
     trace.open(buf, 1, threadIdx.x % 128 == 0);
 #endif
     uint32_t address = (uint32_t)__cvta_generic_to_shared(&barrier);
@@ -52,6 +52,20 @@ extern "C" __global__ void kernel(float *out, int steps, const __grid_constant__
     out[threadIdx.x] = sum;
     T(close());
 }
+extern "C" __global__ void kernel(float *out, int steps, const __grid_constant__ kbt_trace_buffer buf) {
+#if defined(SHARED)
+    role<kbt::SharedTrace<LEVEL>>(out, steps, buf);
+#elif defined(TWICE)
+    if (kbt::Trace<LEVEL>::here(buf))
+        role<kbt::Trace<LEVEL>>(out, steps, buf);
+    else
+        role<kbt::Trace<KBT_TRACE_OFF>>(out, steps, buf);
+#elif defined(WITH)
+    role<kbt::Trace<LEVEL>>(out, steps, buf);
+#else
+    role<void>(out, steps, buf);
+#endif
+}
 "#;
 
 struct Nvcc {
@@ -74,6 +88,15 @@ impl Nvcc {
     /// The kernel's machine code.
     fn text(&self, defines: &[&str]) -> Vec<u8> {
         section(&self.compile("-cubin", defines), ".text.kernel")
+    }
+
+    /// The kernel's instructions, one a line.
+    fn disassemble(&self, defines: &[&str]) -> Vec<String> {
+        let cubin = self.folder.path().join("kernel.cubin");
+        std::fs::write(&cubin, self.compile("-cubin", defines)).unwrap();
+        let out = Command::new(self.cuda.join("bin/nvdisasm")).arg("-c").arg(&cubin).output().unwrap();
+        assert!(out.status.success(), "nvdisasm");
+        String::from_utf8(out.stdout).unwrap().lines().map(str::to_owned).collect()
     }
 
     fn compile(&self, to: &str, defines: &[&str]) -> Vec<u8> {
@@ -114,7 +137,41 @@ fn section(elf: &[u8], name: &str) -> Vec<u8> {
 #[test]
 fn level_off_is_the_machine_code_of_a_kernel_without_a_tracer() {
     let Some(nvcc) = Nvcc::find() else { return };
-    assert_eq!(nvcc.text(&["-DWITH", "-DLEVEL=0"]), nvcc.text(&[]));
+    let without = nvcc.text(&[]);
+    assert_eq!(nvcc.text(&["-DWITH", "-DLEVEL=0"]), without);
+    assert_eq!(nvcc.text(&["-DWITH", "-DLEVEL=0", "-DTWICE"]), without);
+}
+
+#[test]
+fn a_cta_that_does_not_record_runs_a_role_without_records() {
+    let Some(nvcc) = Nvcc::find() else { return };
+    let count = |defines: &[&str], what: &str| {
+        String::from_utf8(nvcc.compile("-ptx", defines)).unwrap().matches(what).count()
+    };
+    for level in ["-DLEVEL=1", "-DLEVEL=2", "-DLEVEL=3"] {
+        let (once, twice) = (&["-DWITH", level][..], &["-DWITH", level, "-DTWICE"][..]);
+        assert_eq!(count(once, "mbarrier.try_wait"), 1, "{level}");
+        assert_eq!(count(twice, "mbarrier.try_wait"), 2, "{level}");
+        assert_eq!(count(twice, "%clock;"), count(once, "%clock;"), "{level}");
+    }
+}
+
+/// ptxas would predicate a short record, and every warp of the role would issue it whole; a branch that may diverge
+/// would cost two instructions more at each.
+#[test]
+fn a_record_is_skipped_by_one_uniform_branch() {
+    let Some(nvcc) = Nvcc::find() else { return };
+    let lines = |defines: &[&str]| nvcc.disassemble(defines);
+    let count = |lines: &[String], what: &str| lines.iter().filter(|line| line.contains(what)).count();
+    let off = count(&lines(&["-DWITH", "-DLEVEL=0"]), "BSSY");
+    for (level, more) in [("-DLEVEL=2", &[][..]), ("-DLEVEL=3", &[][..]), ("-DLEVEL=3", &["-DSHARED"])] {
+        let lines = lines(&[&["-DWITH", level], more].concat());
+        let clock_reads = lines.iter().filter(|line| line.contains("CS2R.32"));
+        let predicated: Vec<&String> = clock_reads.filter(|line| line.contains('@')).collect();
+        assert!(!more.is_empty() || predicated.is_empty(), "{level} {more:?}: {predicated:#?}");
+        // close() diverges; no record does.
+        assert!(count(&lines, "BSSY") <= off + 1, "{level} {more:?}");
+    }
 }
 
 #[test]

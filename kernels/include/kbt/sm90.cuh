@@ -1,5 +1,5 @@
-// Hopper's asynchronous machinery as thin inline PTX: mbarriers, TMA, WGMMA, setmaxnreg.
-// One function an instruction; no policy lives here.
+// Hopper's asynchronous machinery as thin inline PTX: mbarriers, named barriers, TMA, setmaxnreg, conversions.
+// One function an instruction; no policy lives here. Matrix products are in wgmma.cuh.
 #pragma once
 #include <stdint.h>
 
@@ -58,6 +58,14 @@ __device__ __forceinline__ void mbarrier_wait(uint32_t bar, uint32_t parity) {
   }
 }
 
+// Named barriers of the CTA: `threads` counts those that wait and those that only arrive.
+__device__ __forceinline__ void named_barrier_wait(uint32_t id, uint32_t threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void named_barrier_arrive(uint32_t id, uint32_t threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
 // Shared memory written by ordinary stores becomes visible to WGMMA and TMA. Every writing thread runs it
 // before it arrives on the barrier that its reader waits for.
 __device__ __forceinline__ void fence_proxy_async() {
@@ -80,86 +88,6 @@ __device__ __forceinline__ void tma_load_4d(uint32_t dst, const TensorMap& map, 
       : "memory");
 }
 
-// ---- WGMMA -----------------------------------------------------------------------------------------------
-
-// Shared-memory matrix descriptor with 128-byte swizzle.
-// K-major operands: `stride` is the distance of 8-row groups, `leading` is unused.
-// MN-major operands: `leading` is the distance of 64-element blocks along MN, `stride` of 8-row groups along K.
-__device__ __forceinline__ uint64_t matrix_descriptor(uint32_t address, uint32_t leading,
-                                                      uint32_t stride) {
-  return (uint64_t{1} << 62) | (uint64_t{(stride >> 4) & 0x3fff} << 32) |
-         (uint64_t{(leading >> 4) & 0x3fff} << 16) | uint64_t{(address & 0x3ffff) >> 4};
-}
-
-__device__ __forceinline__ void wgmma_fence() {
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void wgmma_commit() {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-template <int Pending>
-__device__ __forceinline__ void wgmma_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
-}
-
-// Keeps the compiler from moving accesses to accumulators across a wait: WGMMA writes them behind its back.
-template <int N>
-__device__ __forceinline__ void pin(float (&d)[N]) {
-#pragma unroll
-  for (int i = 0; i < N; ++i) asm volatile("" : "+f"(d[i])::"memory");
-}
-
-#define KBT_ACC4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define KBT_ACC16(d, i) KBT_ACC4(d, i), KBT_ACC4(d, i + 4), KBT_ACC4(d, i + 8), KBT_ACC4(d, i + 12)
-#define KBT_ACC64(d) KBT_ACC16(d, 0), KBT_ACC16(d, 16), KBT_ACC16(d, 32), KBT_ACC16(d, 48)
-#define KBT_ACC64_TEXT                                                                        \
-  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                   \
-  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "          \
-  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "          \
-  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}"
-
-// D[64x128] (+)= A[64x16] B[16x128], bf16 operands in shared memory, B MN-major if TransposeB.
-template <int TransposeB>
-__device__ __forceinline__ void wgmma_bf16_ss(float (&d)[64], uint64_t a, uint64_t b, int accumulate) {
-  asm volatile(
-      "{\n .reg .pred p;\n setp.ne.b32 p, %66, 0;\n"
-      " wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " KBT_ACC64_TEXT
-      ", %64, %65, p, 1, 1, 0, %67;\n}\n"
-      : KBT_ACC64(d)
-      : "l"(a), "l"(b), "r"(accumulate), "n"(TransposeB));
-}
-
-// The same with A in registers.
-template <int TransposeB>
-__device__ __forceinline__ void wgmma_bf16_rs(float (&d)[64], uint32_t a0, uint32_t a1, uint32_t a2,
-                                              uint32_t a3, uint64_t b, int accumulate) {
-  asm volatile(
-      "{\n .reg .pred p;\n setp.ne.b32 p, %69, 0;\n"
-      " wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " KBT_ACC64_TEXT
-      ", {%64, %65, %66, %67}, %68, p, 1, 1, %70;\n}\n"
-      : KBT_ACC64(d)
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(accumulate), "n"(TransposeB));
-}
-
-// D[64x128] (+)= A[64x32] B[32x128], e4m3 operands, both K-major.
-__device__ __forceinline__ void wgmma_e4m3_ss(float (&d)[64], uint64_t a, uint64_t b, int accumulate) {
-  asm volatile(
-      "{\n .reg .pred p;\n setp.ne.b32 p, %66, 0;\n"
-      " wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 " KBT_ACC64_TEXT
-      ", %64, %65, p, 1, 1;\n}\n"
-      : KBT_ACC64(d)
-      : "l"(a), "l"(b), "r"(accumulate));
-}
-__device__ __forceinline__ void wgmma_e4m3_rs(float (&d)[64], uint32_t a0, uint32_t a1, uint32_t a2,
-                                              uint32_t a3, uint64_t b, int accumulate) {
-  asm volatile(
-      "{\n .reg .pred p;\n setp.ne.b32 p, %69, 0;\n"
-      " wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 " KBT_ACC64_TEXT
-      ", {%64, %65, %66, %67}, %68, p, 1, 1;\n}\n"
-      : KBT_ACC64(d)
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(accumulate));
-}
-
 // ---- registers and small arithmetic ----------------------------------------------------------------------
 
 template <int Registers>
@@ -171,6 +99,10 @@ __device__ __forceinline__ void register_budget_down() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
+// ptxas moves arithmetic across products, waits and compiler barriers as it likes, but not across this trigger of a
+// performance monitor event, which has no other effect where no profiler listens.
+__device__ __forceinline__ void scheduling_fence() { asm volatile("pmevent 15;" ::: "memory"); }
+
 // Not volatile: the scheduler may move it, as it would a compiler-generated instruction.
 __device__ __forceinline__ float exp2_approx(float x) {
   float y;
@@ -181,6 +113,15 @@ __device__ __forceinline__ float log2_approx(float x) {
   float y;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
+}
+// 2^x on the FMA and integer pipes: x = n + f with |f| <= 1/2, 2^f by the cubic of least relative error (7.5e-5), n added to the exponent. Below -126 the result is 2^-126; x is at most 127.
+__device__ __forceinline__ float exp2_polynomial(float x) {
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: its sum with x has n in the low bits, its own bits shift out
+  x = fmaxf(x, -126.0f);
+  const float rounded = x + kRound;
+  const float f = x - (rounded - kRound);
+  const float p = fmaf(fmaf(fmaf(0.055171669f, f, 0.24261113f), f, 0.69326097f), f, 0.99992806f);
+  return __uint_as_float((__float_as_uint(rounded) << 23) + __float_as_uint(p));
 }
 // {high, low} as bf16.
 __device__ __forceinline__ uint32_t pack_bf16(float high, float low) {

@@ -4,7 +4,7 @@
 // newest records stay. The level is a template argument: below it a call compiles to nothing, and at level off
 // the machine code is that of a kernel without a tracer. Reading and analysing a trace is the host's work.
 //
-//     template <int Level> __global__ void kernel(kbt_trace_buffer buf) {
+//     template <int Level> __global__ void kernel(const __grid_constant__ kbt_trace_buffer buf) {
 //         kbt::Trace<Level> trace;
 //         trace.open(buf, ROLE_SOFTMAX, threadIdx.x % 128 == 0);
 //         for (int step = 0; step < steps; ++step) {
@@ -15,11 +15,15 @@
 //         trace.close();
 //     }
 //
-// Every thread of the role calls with the same arguments, whatever `elected` says. A record costs a clock read, the
-// slot's address and, in the elected thread, one 8-byte store; pass the buffer as a `const __grid_constant__`
-// parameter, and the ring's mask stays in constant memory. A record orders memory accesses around it; arithmetic on
-// registers may still move across. Level barrier leaves `asm volatile("" ::: "memory")` at the calls
-// that level coarse would record: it binds the compiler's front and middle end; ptxas does not see it.
+// Every thread of the role calls with the same arguments, whatever `elected` says, and threads of a warp that call
+// together are of one role. In the elected thread's warp a record costs a clock read, the slot's address and one
+// 8-byte store; in every other warp one branch. Where few CTAs record, spare the rest even that: instantiate the
+// roles twice, and run those of Trace<KBT_TRACE_OFF> where Trace<Level>::here(buf) is false.
+//
+// Pass the buffer as a `const __grid_constant__` parameter, and the ring's mask stays in constant memory. A record
+// orders memory accesses around it; arithmetic on registers may still move across. A fence after a record may wait for
+// its store: record an arrival between the fence and the arrive. Level barrier leaves `asm volatile("" ::: "memory")`
+// at the calls that level coarse would record: it binds the compiler's front and middle end; ptxas does not see it.
 #pragma once
 
 #include "trace_format.h"
@@ -52,18 +56,26 @@ __device__ __forceinline__ uint32_t tag(uint32_t kind, uint32_t id, uint32_t ste
     return kind << KBT_TRACE_KIND_SHIFT | id << KBT_TRACE_ID_SHIFT | (step & KBT_TRACE_STEP_MASK);
 }
 
-// State of a recorder. `records == 0`: this thread does not record.
+// Which of the calling threads record for `role`: those of a warp whose elected thread is among them. They all write
+// the same eight bytes, which is one transaction; so no thread of the warp has to be told from another, and a branch
+// around a record is uniform.
+__device__ __forceinline__ bool beside_elected(uint32_t role, bool elected) {
+    uint32_t active = __activemask();
+    return (__ballot_sync(active, elected) & __match_any_sync(active, role)) != 0;
+}
+
+// State of a recorder. `records == 0`: this thread does not record. `ring` is the elected thread's alone.
+//
+// A record is skipped by a uniform branch, which needs no reconvergence point and costs one instruction. Left to itself
+// ptxas predicates the shorter ones, and then every warp issues them whole.
 struct GlobalRing {
     kbt_trace_ring *ring = nullptr;
     uint64_t records = 0; // device address of the ring's first record
     uint32_t mask = 0;
     uint32_t total = 0;
 
-    // A branch, not predication: most CTAs do not record, and on an H200 predicated records cost the attention
-    // kernel 13 % of its time where nothing was recorded, branches 0.3 %. Everything is inside the asm so that only
-    // the branch is left to those that skip it.
     __device__ __forceinline__ void put(uint32_t tag) {
-        asm volatile("{\n .reg .pred p; .reg .b32 c, o; .reg .b64 a;\n setp.ne.b64 p, %3, 0;\n @!p bra SKIP;\n"
+        asm volatile("{\n .reg .pred p; .reg .b32 c, o; .reg .b64 a;\n setp.ne.b64 p, %3, 0;\n @!p bra.uni SKIP;\n"
                      " and.b32 o, %0, %2;\n mad.wide.u32 a, o, %4, %3;\n add.u32 %0, %0, 1;\n"
                      " mov.u32 c, %%clock;\n st.global.cs.v2.b32 [a], {%1, c};\nSKIP:\n}"
                      : "+r"(total)
@@ -82,12 +94,12 @@ struct SharedRing {
     uint32_t shared_records = 0;
 
     __device__ __forceinline__ void put(uint32_t tag) {
-        uint32_t slot = shared_records + (total & mask) * uint32_t(sizeof(kbt_trace_record));
-        asm volatile("{\n .reg .pred p; .reg .b32 c;\n setp.ne.b64 p, %2, 0;\n @!p bra SKIP;\n"
-                     " mov.u32 c, %%clock;\n st.shared.v2.b32 [%0], {%1, c};\nSKIP:\n}" ::"r"(slot),
-                     "r"(tag), "l"(records)
+        asm volatile("{\n .reg .pred p; .reg .b32 c, o;\n setp.ne.b64 p, %4, 0;\n @!p bra.uni SKIP;\n"
+                     " and.b32 o, %0, %2;\n mad.lo.u32 o, o, %5, %3;\n add.u32 %0, %0, 1;\n"
+                     " mov.u32 c, %%clock;\n st.shared.v2.b32 [o], {%1, c};\nSKIP:\n}"
+                     : "+r"(total)
+                     : "r"(tag), "r"(mask), "r"(shared_records), "l"(records), "n"(sizeof(kbt_trace_record))
                      : "memory");
-        ++total;
     }
     __device__ __forceinline__ void flush() {
         uint32_t held = total <= mask ? total : mask + 1;
@@ -114,28 +126,32 @@ template <int Level, class Ring = trace_impl::GlobalRing> struct Trace {
     static_assert(Level >= KBT_TRACE_OFF && Level <= KBT_TRACE_DETAIL, "trace level: off 0 to detail 3");
     static constexpr bool records = Level >= KBT_TRACE_COARSE;
 
-    // Starts recording for `role` in this CTA. Nothing is recorded where `elected` is false, where this CTA is not
-    // among those that record, or where `role` has no ring.
+    // Whether this CTA is one of those that record; the same for all its threads.
+    static __device__ __forceinline__ bool here(const kbt_trace_buffer &buf) {
+        if constexpr (Level == KBT_TRACE_OFF) return false;
+        uint32_t slot = cta() / buf.cta_stride;
+        return buf.base != 0 && slot * buf.cta_stride == cta() && slot < buf.cta_limit;
+    }
+
+    // Starts recording for `role` in this CTA. Nothing is recorded where no caller of the warp is `elected`, where
+    // this CTA is not among those that record, or where `role` has no ring. At most one thread of a role is elected.
     __device__ __forceinline__ void open(const kbt_trace_buffer &buf, uint32_t role, bool elected) {
         if constexpr (records) {
-            uint32_t cta = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
-            uint32_t slot = cta / buf.cta_stride;
             state_.mask = buf.ring_mask;
-            if (!elected || buf.base == 0 || role >= buf.roles || slot * buf.cta_stride != cta ||
-                slot >= buf.cta_limit)
-                return;
-            uint64_t index = uint64_t(slot) * buf.roles + role;
+            if (!here(buf) || role >= buf.roles || !trace_impl::beside_elected(role, elected)) return;
+            uint64_t index = uint64_t(cta() / buf.cta_stride) * buf.roles + role;
             uint64_t rings = uint64_t(buf.cta_limit) * buf.roles;
             uint64_t ring_bytes = (uint64_t(buf.ring_mask) + 1) * sizeof(kbt_trace_record);
+            state_.records = buf.base + rings * sizeof(kbt_trace_ring) + index * ring_bytes;
+            if (!elected) return;
             kbt_trace_ring *ring = reinterpret_cast<kbt_trace_ring *>(buf.base) + index;
-            ring->cta = cta;
+            ring->cta = cta();
             ring->smid = trace_impl::smid();
             ring->role = role;
             ring->opened = KBT_TRACE_RING_OPEN;
             ring->open_global_ns = trace_impl::global_ns();
             ring->open_clock = trace_impl::clock64();
             state_.ring = ring;
-            state_.records = buf.base + rings * sizeof(kbt_trace_ring) + index * ring_bytes;
         }
     }
 
@@ -151,14 +167,15 @@ template <int Level, class Ring = trace_impl::GlobalRing> struct Trace {
     // Ends recording. A role that never calls it leaves a ring whose drop count is not known.
     __device__ __forceinline__ void close() {
         if constexpr (records) {
-            if (state_.records == 0) return;
-            uint64_t clock = trace_impl::clock64();
-            state_.flush();
-            kbt_trace_ring *ring = state_.ring;
-            ring->close_clock = clock;
-            ring->close_global_ns = trace_impl::global_ns();
-            ring->total = state_.total;
-            ring->closed = KBT_TRACE_RING_CLOSED;
+            if (state_.ring != nullptr) {
+                uint64_t clock = trace_impl::clock64();
+                state_.flush();
+                kbt_trace_ring *ring = state_.ring;
+                ring->close_clock = clock;
+                ring->close_global_ns = trace_impl::global_ns();
+                ring->total = state_.total;
+                ring->closed = KBT_TRACE_RING_CLOSED;
+            }
             state_.records = 0;
         }
     }
@@ -209,6 +226,10 @@ template <int Level, class Ring = trace_impl::GlobalRing> struct Trace {
     }
 
   private:
+    static __device__ __forceinline__ uint32_t cta() {
+        return blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+    }
+
     typename trace_impl::Select<records, Ring>::type state_;
 };
 

@@ -5,15 +5,19 @@ use kbt_quant::format::{Conversion, Format};
 use kbt_tensor::{Dtype, Tensor, TensorError, TensorSet};
 use std::path::Path;
 
-/// The problem size. Head dimension is 128.
+/// The problem size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// Sequences.
     pub batch: usize,
-    /// Heads of each.
+    /// Query heads of each.
     pub heads: usize,
+    /// Heads of K and V, a divisor of `heads`: so many query heads share one.
+    pub heads_kv: usize,
     /// Queries and keys of each.
     pub seqlen: usize,
+    /// Head dimension: 64 or 128.
+    pub head_dim: usize,
     /// Whether a query sees only keys up to its own position.
     pub causal: bool,
 }
@@ -28,9 +32,6 @@ pub struct ShapeError {
 }
 
 impl Shape {
-    /// The head dimension of the kernel.
-    pub const HEAD_DIM: usize = 128;
-
     /// Checks the limits of the launch.
     pub fn check(&self) -> Result<(), ShapeError> {
         for (name, value, most, accepted) in [
@@ -42,31 +43,44 @@ impl Shape {
                 return Err(ShapeError { name, value, accepted });
             }
         }
+        if self.heads_kv == 0 || !self.heads.is_multiple_of(self.heads_kv) {
+            let accepted = "a divisor of --heads";
+            return Err(ShapeError { name: "--heads-kv", value: self.heads_kv, accepted });
+        }
+        if !matches!(self.head_dim, 64 | 128) {
+            return Err(ShapeError { name: "--headdim", value: self.head_dim, accepted: "64, 128" });
+        }
         Ok(())
     }
 
-    /// `[batch, heads, seqlen, 128]`.
+    /// `[batch, heads, seqlen, head dimension]` of Q and the output.
     #[must_use]
     pub fn dims(&self) -> Vec<usize> {
-        vec![self.batch, self.heads, self.seqlen, Self::HEAD_DIM]
+        vec![self.batch, self.heads, self.seqlen, self.head_dim]
+    }
+
+    /// The same of K and V.
+    #[must_use]
+    pub fn dims_kv(&self) -> Vec<usize> {
+        vec![self.batch, self.heads_kv, self.seqlen, self.head_dim]
     }
 
     /// Elements of Q.
     #[must_use]
     pub fn elements(&self) -> usize {
-        self.batch * self.heads * self.seqlen * Self::HEAD_DIM
+        self.batch * self.heads * self.seqlen * self.head_dim
     }
 
     /// Useful floating-point operations: 4 B H S^2 D, half of it when causal.
     #[must_use]
     pub fn flop(&self) -> f64 {
         let full =
-            4.0 * (self.batch * self.heads) as f64 * (self.seqlen as f64).powi(2) * Self::HEAD_DIM as f64;
+            4.0 * (self.batch * self.heads) as f64 * (self.seqlen as f64).powi(2) * self.head_dim as f64;
         if self.causal { full / 2.0 } else { full }
     }
 }
 
-/// Q, K and V in bf16, `[batch, heads, seqlen, 128]`.
+/// Q, K and V in bf16, `[batch, heads, seqlen, head dimension]`.
 #[derive(Debug, Clone)]
 pub struct Inputs {
     /// The tensors `q`, `k`, `v`.
@@ -80,7 +94,7 @@ pub struct PreparedV {
     pub bytes: Vec<u8>,
     /// Bytes from one row to the next.
     pub row_bytes: usize,
-    /// One factor a (batch, head).
+    /// One factor a (batch, head of V).
     pub scale: Option<Vec<f32>>,
 }
 
@@ -91,8 +105,9 @@ impl Inputs {
         let mut tensors = TensorSet::new();
         for (index, (name, deviation)) in [("q", 2.0), ("k", 1.0), ("v", 1.0)].into_iter().enumerate() {
             let seed = set.wrapping_mul(0x9e37_79b9).wrapping_add(index as u64);
-            let values = normal(shape.elements(), seed, deviation);
-            tensors.insert(Tensor::from_f32(name, shape.dims(), Dtype::Bf16, &values)?)?;
+            let dims = if name == "q" { shape.dims() } else { shape.dims_kv() };
+            let values = normal(dims.iter().product(), seed, deviation);
+            tensors.insert(Tensor::from_f32(name, dims, Dtype::Bf16, &values)?)?;
         }
         Ok(Self { tensors })
     }
@@ -111,15 +126,15 @@ impl Inputs {
     /// V in the layout and type of a mode.
     pub fn prepare_v(&self, shape: &Shape, mode: PvMode) -> Result<PreparedV, TensorError> {
         let v = self.tensors.require("v")?;
-        let d = Shape::HEAD_DIM;
+        let d = shape.head_dim;
         if mode == PvMode::Bf16 {
             return Ok(PreparedV { bytes: v.bytes().to_vec(), row_bytes: 2 * d, scale: None });
         }
         let values = v.to_f32()?;
         let head_elements = shape.seqlen * d;
         let prepare = if mode == PvMode::Fp8 { fp8_head } else { fp4_head };
-        let heads: Vec<(Vec<u8>, f32)> = parallel(shape.batch * shape.heads, |h| {
-            prepare(&values[h * head_elements..(h + 1) * head_elements], shape.seqlen)
+        let heads: Vec<(Vec<u8>, f32)> = parallel(shape.batch * shape.heads_kv, |h| {
+            prepare(&values[h * head_elements..(h + 1) * head_elements], shape.seqlen, d)
         });
         let scale = Some(heads.iter().map(|(_, s)| *s).collect());
         let row_bytes = if mode == PvMode::Fp8 { padded(shape.seqlen) } else { 2 * d };
@@ -132,10 +147,9 @@ const fn padded(seqlen: usize) -> usize {
     seqlen.next_multiple_of(16)
 }
 
-/// e4m3 with one scale a head, transposed to `[128][padded keys]`, keys permuted within groups of 16 so that
+/// e4m3 with one scale a head, transposed to `[head dimension][padded keys]`, keys permuted within groups of 16 so that
 /// position 4t + i holds key 2t + (i & 1) + 8 (i >> 1): the order in which the softmax lanes hold P.
-fn fp8_head(v: &[f32], seqlen: usize) -> (Vec<u8>, f32) {
-    let d = Shape::HEAD_DIM;
+fn fp8_head(v: &[f32], seqlen: usize, d: usize) -> (Vec<u8>, f32) {
     let scale = scale_for(v, 448.0);
     let row = padded(seqlen);
     let mut bytes = vec![0; d * row];
@@ -154,8 +168,7 @@ fn fp8_head(v: &[f32], seqlen: usize) -> (Vec<u8>, f32) {
 
 /// The NVFP4 grid along the keys (groups of 16, e4m3 scales, one tensor scale a head) as bf16, which holds every
 /// product of a code and a scale exactly.
-fn fp4_head(v: &[f32], seqlen: usize) -> (Vec<u8>, f32) {
-    let d = Shape::HEAD_DIM;
+fn fp4_head(v: &[f32], seqlen: usize, d: usize) -> (Vec<u8>, f32) {
     let scale = scale_for(v, 6.0 * 448.0);
     let mut bytes = vec![0; 2 * d * seqlen];
     for column in 0..d {
@@ -221,7 +234,7 @@ fn normal(n: usize, seed: u64, deviation: f32) -> Vec<f32> {
 mod tests {
     use super::*;
 
-    const SHAPE: Shape = Shape { batch: 1, heads: 2, seqlen: 37, causal: false };
+    const SHAPE: Shape = Shape { batch: 1, heads: 4, heads_kv: 2, seqlen: 37, head_dim: 128, causal: false };
 
     #[test]
     fn a_set_is_the_same_every_time_and_its_moments_are_those_asked_for() {

@@ -83,6 +83,8 @@ knob! {
         Chunked = "chunked",
         /// All exp2 first.
         ExpFirst = "exp_first",
+        /// The exp2 of a group beside the conversion of the one before it: software pipelining by hand.
+        Pipelined = "pipelined",
     }
 }
 knob! {
@@ -112,6 +114,14 @@ pub enum KnobError {
         value: String,
         /// What it may hold.
         accepted: String,
+    },
+    /// More registers than the launch reserves.
+    #[error("KBT_SOFTMAX_REGISTERS is {registers}; this topology leaves at most {most}")]
+    Registers {
+        /// What was asked for.
+        registers: u32,
+        /// What there is.
+        most: u32,
     },
     /// The split breaks the handoff contract.
     #[error(
@@ -151,8 +161,20 @@ pub struct Knobs {
     pub topology: Topology,
     /// Source order.
     pub source_order: SourceOrder,
+    /// Eighths of the elements whose exp2 is a polynomial on the FMA pipe.
+    pub exp2_eighths: u32,
+    /// Growth of a row's maximum, in powers of two, that is let pass without rescaling.
+    pub rescale_log2: u32,
+    /// Registers a thread of the softmax warpgroups; 0 for what the topology leaves them.
+    pub softmax_registers: u32,
+    /// Keys of a tile: 128, or with P in registers at head dimension 128 also 176 (192 in fp8).
+    pub tile_n: u32,
+    /// The conversion of P as a rolled loop, which puts the scores in local memory: what not to do, measurable.
+    pub rolled: bool,
     /// Trace level.
     pub trace: TraceLevel,
+    /// Head dimension, 64 or 128: what the kernel is compiled for rather than a choice.
+    pub head_dim: u32,
 }
 
 impl Knobs {
@@ -167,12 +189,18 @@ impl Knobs {
             chunks: 4,
             topology: Topology::Smem,
             source_order: SourceOrder::Chunked,
+            exp2_eighths: 0,
+            rescale_log2: 0,
+            softmax_registers: 0,
+            tile_n: 128,
+            rolled: false,
             trace: TraceLevel::Off,
+            head_dim: 128,
         }
     }
 
-    /// Reads the knobs from variables, the plain setting where one is absent.
-    pub fn from_variables(get: impl Fn(&str) -> Option<String>) -> Result<Self, KnobError> {
+    /// Reads the knobs from variables, the plain setting where one is absent, for a head dimension of 64 or 128.
+    pub fn from_variables(get: impl Fn(&str) -> Option<String>, head_dim: u32) -> Result<Self, KnobError> {
         fn read<T: FromStr<Err = KnobError>>(value: Option<String>, plain: T) -> Result<T, KnobError> {
             value.map_or(Ok(plain), |v| v.parse())
         }
@@ -189,7 +217,18 @@ impl Knobs {
             chunks: whole("KBT_CHUNKS", plain.chunks, "2, 4, 8", &|v| matches!(v, 2 | 4 | 8))?,
             topology: read(get(Topology::VARIABLE), plain.topology)?,
             source_order: read(get(SourceOrder::VARIABLE), plain.source_order)?,
+            exp2_eighths: whole("KBT_EXP2_EIGHTHS", 0, "0 to 8", &|v| v <= 8)?,
+            rescale_log2: whole("KBT_RESCALE_LOG2", 0, "0 to 8", &|v| v <= 8)?,
+            softmax_registers: whole(
+                "KBT_SOFTMAX_REGISTERS",
+                0,
+                "0, or a multiple of 8 from 24 to 240",
+                &|v| v == 0 || (v % 8 == 0 && (24..=240).contains(&v)),
+            )?,
+            tile_n: whole("KBT_TILE_N", 128, "128, 176, 192", &|v| matches!(v, 128 | 176 | 192))?,
+            rolled: whole("KBT_ROLLED", 0, "0, 1", &|v| v <= 1)? == 1,
             trace: read(get(TraceLevel::VARIABLE), plain.trace)?,
+            head_dim,
             ..plain
         };
         knobs.check()?;
@@ -200,8 +239,8 @@ impl Knobs {
     #[must_use]
     pub const fn tiles(&self) -> u32 {
         match self.pv_mode {
-            PvMode::Fp8 => 4,
-            PvMode::Bf16 | PvMode::Fp4 => 8,
+            PvMode::Fp8 => self.tile_n / 32,
+            PvMode::Bf16 | PvMode::Fp4 => self.tile_n / 16,
         }
     }
 
@@ -211,8 +250,30 @@ impl Knobs {
         (k * self.split_num / self.split_den).clamp(1, k - 1)
     }
 
-    /// The handoff contract; P in registers hands nothing over.
+    /// Registers a thread that the softmax warpgroups may have at most: what the launch reserves, less the other roles.
+    #[must_use]
+    pub const fn most_softmax_registers(&self) -> u32 {
+        match (self.topology, self.head_dim, self.pv_mode) {
+            (Topology::Registers, 128, _) | (Topology::Registers, _, PvMode::Fp4) => 232,
+            _ => 160,
+        }
+    }
+
+    /// The handoff contract, which P in registers has no part in, and the registers that there are.
     pub fn check(&self) -> Result<(), KnobError> {
+        let large = if self.pv_mode == PvMode::Fp8 { 192 } else { 176 };
+        let may_be_large = self.topology == Topology::Registers && self.head_dim == 128;
+        if self.tile_n != 128 && !(may_be_large && self.tile_n == large) {
+            return Err(KnobError::Value {
+                variable: "KBT_TILE_N",
+                value: self.tile_n.to_string(),
+                accepted: if may_be_large { format!("128, {large}") } else { "128".to_owned() },
+            });
+        }
+        let most = self.most_softmax_registers();
+        if self.softmax_registers > most {
+            return Err(KnobError::Registers { registers: self.softmax_registers, most });
+        }
         let (chunks, tiles) = (self.chunks, self.tiles());
         let (first_chunks, first_tiles) = (self.first_part(chunks), self.first_part(tiles));
         if self.topology == Topology::Smem && first_chunks * tiles < first_tiles * chunks {
@@ -238,6 +299,10 @@ impl Knobs {
         let log2 = matches!(self.quant_form, QuantForm::Log2 | QuantForm::Log2Fused);
         if self.pv_mode == PvMode::Fp4 && log2 {
             self.source_order = plain.source_order;
+            self.exp2_eighths = plain.exp2_eighths;
+        }
+        if self.softmax_registers == self.most_softmax_registers() {
+            self.softmax_registers = plain.softmax_registers;
         }
         self
     }
@@ -256,6 +321,12 @@ impl Knobs {
             .with("KBT_CHUNKS", k.chunks)
             .with("KBT_TOPOLOGY", k.topology.code())
             .with("KBT_SOURCE_ORDER", k.source_order.code())
+            .with("KBT_EXP2_EIGHTHS", k.exp2_eighths)
+            .with("KBT_RESCALE_LOG2", k.rescale_log2)
+            .with("KBT_SOFTMAX_REGISTERS", k.softmax_registers)
+            .with("KBT_TILE_N", k.tile_n)
+            .with("KBT_ROLLED", u32::from(k.rolled))
+            .with("KBT_HEAD_DIM", k.head_dim)
             .with("KBT_TRACE_LEVEL", k.trace.code())
     }
 }
@@ -269,7 +340,8 @@ mod tests {
     use super::*;
 
     fn read(pairs: &[(&str, &str)]) -> Result<Knobs, KnobError> {
-        Knobs::from_variables(|n| pairs.iter().find(|(k, _)| *k == n).map(|(_, v)| (*v).to_owned()))
+        let get = |n: &str| pairs.iter().find(|(k, _)| *k == n).map(|(_, v)| (*v).to_owned());
+        Knobs::from_variables(get, 128)
     }
 
     #[test]
@@ -280,6 +352,13 @@ mod tests {
             ("KBT_PV_MODE", "fp5", "bf16, fp8, fp4"),
             ("KBT_CHUNKS", "3", "2, 4, 8"),
             ("KBT_SPLIT_DEN", "0", "1 to 64"),
+            ("KBT_EXP2_EIGHTHS", "9", "0 to 8"),
+            ("KBT_RESCALE_LOG2", "-1", "0 to 8"),
+            ("KBT_SOFTMAX_REGISTERS", "100", "multiple of 8"),
+            ("KBT_SOFTMAX_REGISTERS", "232", "at most 160"),
+            ("KBT_ROLLED", "yes", "0, 1"),
+            ("KBT_TILE_N", "64", "128, 176, 192"),
+            ("KBT_TILE_N", "176", "accepted: 128"),
         ] {
             let error = read(&[(name, value)]).unwrap_err().to_string();
             assert!(error.contains(name) && error.contains(says), "{error}");
@@ -309,6 +388,12 @@ mod tests {
                 chunks: number("KBT_CHUNKS") as u32,
                 topology: Topology::ALL[number("KBT_TOPOLOGY")],
                 source_order: SourceOrder::ALL[number("KBT_SOURCE_ORDER")],
+                exp2_eighths: number("KBT_EXP2_EIGHTHS") as u32,
+                rescale_log2: number("KBT_RESCALE_LOG2") as u32,
+                softmax_registers: number("KBT_SOFTMAX_REGISTERS") as u32,
+                tile_n: number("KBT_TILE_N") as u32,
+                rolled: number("KBT_ROLLED") == 1,
+                head_dim: number("KBT_HEAD_DIM") as u32,
                 trace: TraceLevel::ALL[number("KBT_TRACE_LEVEL")],
             };
             assert_eq!(knobs.variant(), variant, "{name}");

@@ -1,7 +1,7 @@
 //! The names of the kernel's roles, spans and barriers, and who releases whom: what makes its trace readable.
 //! The order of each table is the numbering of include/kbt/attention.h.
 
-use super::{Knobs, Topology, TraceLevel};
+use super::{Knobs, PvMode, Topology, TraceLevel};
 use crate::bindings as b;
 use kbt_trace::{
     Barrier, BarrierPurpose as B, Edge, EventName, EventPurpose as E, Level, Releaser, Role, StepRule,
@@ -22,7 +22,7 @@ const EVENTS: [(&str, E); 7] = [
     ("epilogue", E::Plain),
 ];
 
-const BARRIERS: [(&str, B); 13] = [
+const BARRIERS: [(&str, B); 14] = [
     ("Q full", B::Plain),
     ("K full", B::Plain),
     ("K empty", B::Plain),
@@ -36,6 +36,7 @@ const BARRIERS: [(&str, B); 13] = [
     ("P empty 1", B::Free),
     ("row sum 0", B::Plain),
     ("row sum 1", B::Plain),
+    ("Q empty", B::Plain),
 ];
 
 const Q_FULL: u16 = b::KBT_BARRIER_Q_FULL as u16;
@@ -46,6 +47,7 @@ const V_EMPTY: u16 = b::KBT_BARRIER_V_EMPTY as u16;
 const P_FIRST: u16 = b::KBT_BARRIER_P_FIRST_0 as u16;
 const P_REST: u16 = b::KBT_BARRIER_P_REST_0 as u16;
 const P_EMPTY: u16 = b::KBT_BARRIER_P_EMPTY_0 as u16;
+const Q_EMPTY: u16 = b::KBT_BARRIER_Q_EMPTY as u16;
 const ROW_SUM: u16 = b::KBT_BARRIER_L_FULL_0 as u16;
 
 /// Everything about a trace of the kernel but its records. `None` for a level that records nothing.
@@ -64,7 +66,11 @@ pub fn trace_names(knobs: &Knobs, sm_clock_mhz: Option<f64>) -> Option<TraceInfo
         Role::new("Softmax0", StepRule::Wait(K_FULL)).works(math),
         Role::new("Softmax1", StepRule::Wait(K_FULL)).works(math),
     ];
-    if !fused {
+    let mut softmax_roles = SOFTMAX.to_vec();
+    if fused && knobs.head_dim == 64 && knobs.pv_mode != PvMode::Fp4 {
+        info.roles.push(Role::new("Softmax2", StepRule::Wait(K_FULL)).works(math));
+        softmax_roles.push(PV);
+    } else if !fused {
         info.roles
             .push(Role::new("PV", StepRule::Wait(V_FULL)).works(Work { tensor: true, ..Work::default() }));
     }
@@ -72,8 +78,9 @@ pub fn trace_names(knobs: &Knobs, sm_clock_mhz: Option<f64>) -> Option<TraceInfo
     info.barriers = BARRIERS.iter().map(|(name, purpose)| Barrier::new(*name, *purpose)).collect();
     let mut edge = |barrier, arriving, waiting| info.edges.push(Edge { barrier, arriving, waiting });
     let tma = Releaser::Hardware { issuer: Some(LOAD) };
-    for (wg, &softmax) in (0u16..).zip(&SOFTMAX) {
+    for (wg, &softmax) in (0u16..).zip(&softmax_roles) {
         edge(Q_FULL, tma, softmax);
+        edge(Q_EMPTY, Releaser::Role(softmax), LOAD);
         edge(K_FULL, tma, softmax);
         edge(K_EMPTY, Releaser::Role(softmax), LOAD);
         if fused {
@@ -96,7 +103,6 @@ pub fn trace_names(knobs: &Knobs, sm_clock_mhz: Option<f64>) -> Option<TraceInfo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attention::PvMode;
 
     /// The numbers of the C header are the positions in the tables here.
     #[test]
@@ -117,6 +123,7 @@ mod tests {
             (b::KBT_BARRIER_P_REST_0, "P rest 0"),
             (b::KBT_BARRIER_P_EMPTY_1, "P empty 1"),
             (b::KBT_BARRIER_L_FULL_0, "row sum 0"),
+            (b::KBT_BARRIER_Q_EMPTY, "Q empty"),
         ] {
             assert_eq!(BARRIERS[number as usize].0, name);
         }
@@ -127,6 +134,6 @@ mod tests {
         let knobs = Knobs::plain(PvMode::Bf16);
         assert!(trace_names(&knobs, None).is_none());
         let info = trace_names(&Knobs { trace: TraceLevel::Coarse, ..knobs }, Some(1980.0)).unwrap();
-        assert_eq!((info.roles.len(), info.barriers.len()), (4, 13));
+        assert_eq!((info.roles.len(), info.barriers.len()), (4, 14));
     }
 }

@@ -26,17 +26,42 @@ enum Command {
         #[command(subcommand)]
         kernel: Kernel,
     },
+    /// Write the machine code of a built-in kernel; needs no GPU.
+    Compile {
+        #[command(subcommand)]
+        kernel: Compiled,
+    },
     /// List the variants whose machine code is embedded.
     List,
 }
 
 #[derive(clap::Subcommand)]
+enum Compiled {
+    /// Attention forward for sm_90a; knobs as in `kernel run attention`.
+    #[command(
+        after_help = "Example:\n  KBT_TOPOLOGY=registers kbt kernel compile attention -o attention.cubin"
+    )]
+    Attention {
+        /// Head dimension.
+        #[arg(long, default_value = "128", value_parser = ["64", "128"])]
+        headdim: String,
+        /// Where to write the cubin.
+        #[arg(long, short)]
+        out: PathBuf,
+        /// Where to write its PTX.
+        #[arg(long)]
+        ptx: Option<PathBuf>,
+    },
+}
+
+#[derive(clap::Subcommand)]
 enum Kernel {
-    /// Attention forward for sm_90a, head dimension 128.
+    /// Attention forward for sm_90a, head dimension 64 or 128.
     #[command(after_help = "Knobs are environment variables:\n  \
         KBT_PV_MODE=bf16|fp8|fp4  KBT_QUANT_FORM=linear|linear_rcp|log2|log2_fused\n  \
         KBT_SPLIT_NUM, KBT_SPLIT_DEN  KBT_CHUNKS=2|4|8  KBT_TOPOLOGY=smem|registers\n  \
-        KBT_SOURCE_ORDER=chunked|exp_first  KBT_TRACE=off|barrier|coarse|detail\n\n\
+        KBT_SOURCE_ORDER=chunked|exp_first|pipelined  KBT_EXP2_EIGHTHS=0..8  KBT_RESCALE_LOG2=0..8\n  \
+        KBT_SOFTMAX_REGISTERS=0|24..232  KBT_ROLLED=0|1  KBT_TRACE=off|barrier|coarse|detail\n\n\
         Example:\n  KBT_PV_MODE=fp4 KBT_QUANT_FORM=log2 kbt kernel run attention --seqlen 8192 --causal")]
     Attention(Attention),
 }
@@ -46,14 +71,17 @@ struct Attention {
     /// Sequences.
     #[arg(long, default_value_t = 4)]
     batch: usize,
-    /// Heads a sequence.
+    /// Query heads a sequence.
     #[arg(long, default_value_t = 16)]
     heads: usize,
+    /// Heads of K and V, a divisor of the query heads; default as many as those.
+    #[arg(long)]
+    heads_kv: Option<usize>,
     /// Queries and keys a sequence; any number.
     #[arg(long, default_value_t = 4096)]
     seqlen: usize,
-    /// Head dimension; the kernel is compiled for 128.
-    #[arg(long, default_value = "128", value_parser = ["128"])]
+    /// Head dimension.
+    #[arg(long, default_value = "128", value_parser = ["64", "128"])]
     headdim: String,
     /// What scores are multiplied by; default one over the root of the head dimension.
     #[arg(long, value_parser = positive)]
@@ -67,6 +95,9 @@ struct Attention {
     /// Launches before them.
     #[arg(long, default_value_t = 5)]
     warmup: usize,
+    /// CTAs that record where KBT_TRACE is set, spread over the grid; all of them, if it has no more.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    trace_ctas: u32,
     /// GPU to use.
     #[arg(long, default_value_t = 0)]
     gpu: u32,
@@ -75,6 +106,14 @@ struct Attention {
 pub(crate) fn run(args: Args) -> Outcome {
     match args.command {
         Command::Run { kernel: Kernel::Attention(args) } => attention(&args),
+        Command::Compile { kernel: Compiled::Attention { headdim, out, ptx } } => {
+            let built = build(&knobs(&headdim)?)?;
+            write(&out, &built.cubin)?;
+            if let Some(path) = ptx {
+                write(&path, &built.ptx)?;
+            }
+            Ok(ExitCode::SUCCESS)
+        }
         Command::List => {
             let mut text = String::new();
             for e in kbt_kernels::cache::embedded() {
@@ -104,12 +143,16 @@ fn folder(name: &str) -> Option<PathBuf> {
 }
 
 fn attention(args: &Attention) -> Outcome {
-    let shape = Shape { batch: args.batch, heads: args.heads, seqlen: args.seqlen, causal: args.causal };
+    let knobs = knobs(&args.headdim)?;
+    let shape = Shape {
+        batch: args.batch,
+        heads: args.heads,
+        heads_kv: args.heads_kv.unwrap_or(args.heads),
+        seqlen: args.seqlen,
+        head_dim: knobs.head_dim as usize,
+        causal: args.causal,
+    };
     shape.check()?;
-    let knobs = Knobs::from_variables(variable).map_err(|e| match e {
-        KnobError::Contract { .. } => Failure::Refused(e.to_string()),
-        e => e.into(),
-    })?;
     let set = match variable("KBT_INPUT_SET") {
         None => 0,
         Some(n) => {
@@ -129,7 +172,7 @@ fn attention(args: &Attention) -> Outcome {
         Some(dir) => Inputs::load_or_make(&dir, &shape, set)?,
         None => Inputs::seeded(&shape, set)?,
     };
-    let scale = args.scale.unwrap_or_else(|| (Shape::HEAD_DIM as f64).sqrt().recip());
+    let scale = args.scale.unwrap_or_else(|| f64::from(knobs.head_dim).sqrt().recip());
     let mut kernel =
         Prepared::new(&gpu, &built.cubin, &knobs, shape, scale, &inputs).map_err(|e| match e {
             AttentionError::Gpu(e) => absent_is_refusal(e),
@@ -149,6 +192,15 @@ fn attention(args: &Attention) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The knobs of the environment for a head dimension that the parser has let pass.
+fn knobs(headdim: &str) -> Result<Knobs, Failure> {
+    let knobs = Knobs::from_variables(variable, if headdim == "64" { 64 } else { 128 });
+    knobs.map_err(|e| match e {
+        KnobError::Contract { .. } => Failure::Refused(e.to_string()),
+        e => e.into(),
+    })
+}
+
 fn absent_is_refusal(error: GpuError) -> Failure {
     if error.is_absent() { Failure::Refused(error.to_string()) } else { error.into() }
 }
@@ -165,8 +217,9 @@ fn build(knobs: &Knobs) -> Result<Built, Failure> {
 /// Warm-up, timed launches, and the lines that tell of them; the last launch leaves the trace.
 fn time(args: &Attention, gpu: &Gpu, knobs: &Knobs, kernel: &mut Prepared) -> Result<(), Failure> {
     let records = matches!(knobs.trace, TraceLevel::Coarse | TraceLevel::Detail);
-    if records {
-        kernel.record(4, 33, 4096)?;
+    // Level barrier too: its compiler barriers stand in the CTAs that would record.
+    if knobs.trace != TraceLevel::Off {
+        kernel.record(args.trace_ctas, 16_384)?;
     }
     let times = gpu.time_launches(args.launches.max(1), args.warmup, || kernel.launch())?;
     // Read while the card is still under the load of the launches.
