@@ -27,6 +27,12 @@ impl Module {
         self.functions.iter().find(|f| f.name == name)
     }
 
+    /// What was not understood within a function.
+    pub fn problems_in<'a>(&'a self, function: &Function) -> impl Iterator<Item = &'a Problem> {
+        let lines = function.line..=function.last_line;
+        self.problems.iter().filter(move |p| lines.contains(&p.line))
+    }
+
     /// The kernels.
     pub fn entries(&self) -> impl Iterator<Item = &Function> {
         self.functions.iter().filter(|f| f.is_entry)
@@ -42,6 +48,8 @@ pub struct Function {
     pub is_entry: bool,
     /// The line it starts on, from 1.
     pub line: u32,
+    /// The line of the brace that closes it; where that is missing, the text's last.
+    pub last_line: u32,
     /// Its header: linkage, name, parameters.
     pub header: String,
     /// Performance directives between header and body: `.maxntid 256, 1, 1`, `.minnctapersm 1`.

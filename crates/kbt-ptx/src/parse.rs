@@ -1,7 +1,7 @@
 //! From pieces to a module.
 
 use crate::ast::{Declaration, Function, Guard, Instruction, Module, Problem, PtxError, Statement};
-use crate::pieces::{End, Piece, Pieces};
+use crate::pieces::{End, Piece, Pieces, is_cut, malformed_literals, operands, short};
 
 /// Reads PTX text; trailing NULs, as some dumps have, are ignored.
 ///
@@ -23,6 +23,7 @@ pub fn parse(text: &str) -> Result<Module, PtxError> {
         match piece.end {
             End::Open if is_function(&piece.text) => parser.function(text, piece, &mut pieces),
             End::Open => parser.block(piece, &mut pieces),
+            End::Text if is_cut(&piece.text) => parser.cut(&piece),
             _ => parser.top(piece),
         }
     }
@@ -36,6 +37,11 @@ struct Parser {
 impl Parser {
     fn problem(&mut self, line: u32, message: String) {
         self.module.problems.push(Problem { line, message });
+    }
+
+    /// The text ends before what began here does.
+    fn cut(&mut self, piece: &Piece) {
+        self.problem(piece.line, format!("the text ends inside `{}`", short(&piece.text)));
     }
 
     /// A module-level statement without a body.
@@ -82,6 +88,7 @@ impl Parser {
             name: name(&header).unwrap_or_default().to_owned(),
             is_entry: header.split(' ').any(|w| w == ".entry"),
             line: piece.line,
+            last_line: piece.line,
             header,
             directives,
             span: piece.span.start..whole.len(),
@@ -94,6 +101,7 @@ impl Parser {
         let mut depth = 1;
         for piece in pieces {
             let (end, mark) = (piece.end, piece.mark);
+            function.last_line = piece.last_line;
             self.statement(piece, &mut function.body);
             match end {
                 End::Open => {
@@ -112,7 +120,8 @@ impl Parser {
             }
         }
         if depth > 0 {
-            self.problem(function.line, format!("the text ends inside `{}`", function.name));
+            let (name, last) = (&function.name, function.last_line);
+            self.problem(function.line, format!("the text ends inside `{name}`, at line {last}"));
         }
         self.module.functions.push(function);
     }
@@ -123,12 +132,22 @@ impl Parser {
         }
         if piece.end == End::Colon {
             body.push(Statement::Label { name: piece.text, line: piece.line });
+        } else if piece.end == End::Text {
+            self.cut(&piece);
         } else if let Some(declaration) = declaration(&piece) {
             body.push(Statement::Declaration(declaration));
         } else if let Some(instruction) = instruction(&piece).filter(|_| piece.end == End::Semicolon) {
+            for literal in instruction.operands.iter().flat_map(|o| malformed_literals(o)) {
+                let message = format!(
+                    "`{literal}` in `{}` is no literal: an f32 is 0f and 8 hexadecimal digits, an f64 0d and 16",
+                    instruction.opcode
+                );
+                self.problem(piece.line, message);
+            }
             body.push(Statement::Instruction(instruction));
         } else {
-            self.problem(piece.line, format!("`{}` is no instruction", piece.text));
+            let text = short(&piece.text);
+            self.problem(piece.line, format!("`{text}` is no instruction; expected `opcode operands;`"));
         }
     }
 }
@@ -229,28 +248,6 @@ fn instruction(piece: &Piece) -> Option<Instruction> {
     })
 }
 
-/// Splits at commas outside brackets. `p|q` and `[a], b` stay as PTX has them.
-fn operands(text: &str) -> Vec<String> {
-    let mut list = Vec::new();
-    let (mut depth, mut start) = (0_i32, 0);
-    for (i, b) in text.bytes().enumerate() {
-        match b {
-            b'{' | b'[' | b'(' => depth += 1,
-            b'}' | b']' | b')' => depth -= 1,
-            b',' if depth == 0 => {
-                list.push(text[start..i].trim().to_owned());
-                start = i + 1;
-            }
-            _ => {}
-        }
-    }
-    let last = text[start..].trim();
-    if !last.is_empty() {
-        list.push(last.to_owned());
-    }
-    list
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -345,14 +342,47 @@ info_string0:
         let problems: Vec<_> = m.problems.iter().map(ToString::to_string).collect();
         assert_eq!(problems.len(), 2, "{problems:?}");
         assert!(problems[0].contains("line 5") && problems[1].contains("ends inside"), "{problems:?}");
+        assert_eq!(m.problems_in(&m.functions[0]).count(), 2);
         assert_eq!(m.functions[0].instructions().count(), 1);
         assert_eq!(module(&(TEXT.to_owned() + "\0\0\0")).functions.len(), 2, "NUL tails are ignored");
     }
 
     #[test]
-    fn every_prefix_is_read_without_fault() {
-        for end in (0..TEXT.len()).filter(|i| TEXT.is_char_boundary(*i)) {
+    fn a_prefix_that_ends_inside_anything_says_so() {
+        let whole = module(TEXT);
+        let spans: Vec<_> = whole.functions.iter().map(|f| f.span.clone()).collect();
+        // From the first function on: what stands before may end anywhere and be PTX.
+        for end in spans[0].start + 1..TEXT.len() {
+            let m = module(&TEXT[..end]);
+            for (i, span) in spans.iter().enumerate().filter(|(_, s)| s.start + 1 < end && end < s.end) {
+                // A cut within the header leaves no function; within the body it is the function's own problem.
+                let cut = |p: &Problem| p.message.contains("the text ends inside");
+                match m.functions.get(i) {
+                    Some(f) => assert!(m.problems_in(f).any(cut), "{end} {span:?}"),
+                    None => assert!(m.problems.iter().any(cut), "{end} {span:?}: {:?}", m.problems),
+                }
+            }
+            for f in m.functions.iter().zip(&spans).filter(|(_, s)| s.end <= end).map(|(f, _)| f) {
+                assert_eq!(m.problems_in(f).count(), 0, "{end}");
+            }
+        }
+        for end in (0..spans[0].start).filter(|i| TEXT.is_char_boundary(*i)) {
             let _ = parse(&TEXT[..end]);
         }
+    }
+
+    #[test]
+    fn a_literal_of_the_wrong_length_is_a_problem_and_the_instruction_stays() {
+        let text = ".version 9.0\n.target sm_90\n.entry k()\n{\nmul.f32 %f1, %f2, 0f3F8;\n\
+                    mov.f64 %fd1, 0d3FF00000;\nmov.b64 %rd1, {0f3F800000, 0fzz};\nadd.f32 %f1, %f2, 0F3F800000;\nret;\n}\n";
+        let m = module(text);
+        let problems: Vec<_> = m.problems_in(&m.functions[0]).map(ToString::to_string).collect();
+        assert_eq!(problems.len(), 3, "{problems:?}");
+        for (problem, (line, literal)) in problems.iter().zip([(5, "0f3F8"), (6, "0d3FF00000"), (7, "0fzz")])
+        {
+            assert!(problem.starts_with(&format!("line {line}: `{literal}` in `m")), "{problem}");
+            assert!(problem.contains("8 hexadecimal digits"), "{problem}");
+        }
+        assert_eq!(m.functions[0].instructions().count(), 5);
     }
 }

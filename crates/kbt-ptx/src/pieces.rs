@@ -31,6 +31,8 @@ pub(crate) struct Piece {
     pub(crate) mark: usize,
     /// The line it starts on.
     pub(crate) line: u32,
+    /// The line of its end mark.
+    pub(crate) last_line: u32,
     pub(crate) end: End,
 }
 
@@ -129,7 +131,8 @@ impl Iterator for Pieces<'_> {
         }
         let text = String::from_utf8_lossy(&text).trim_end().to_owned();
         let start = start.unwrap_or(last).min(last);
-        Some(Piece { text, span: start..last.max(start), mark, line, end })
+        let last_line = self.line - u32::from(end == End::Line);
+        Some(Piece { text, span: start..last.max(start), mark, line, last_line, end })
     }
 }
 
@@ -158,4 +161,54 @@ fn opens_vector(text: &[u8]) -> bool {
 fn is_label(text: &[u8]) -> bool {
     let text = text.trim_ascii_end();
     !text.is_empty() && text.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$' | b'%'))
+}
+
+/// Whether text without an end at module level is a part of something: a directive that ends with its line is whole.
+pub(crate) fn is_cut(text: &str) -> bool {
+    let name = text.split(' ').next().unwrap_or_default();
+    !text.is_empty() && !LINE_DIRECTIVES.contains(&name)
+}
+
+/// The beginning of a text, for messages.
+pub(crate) fn short(text: &str) -> String {
+    const SHOWN: usize = 80;
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// The words of an operand that begin as a float's literal does and are none.
+pub(crate) fn malformed_literals(operand: &str) -> impl Iterator<Item = &str> {
+    let word = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%' | '.'));
+    operand.split(word).filter(|word| {
+        let digits = match word.as_bytes() {
+            [b'0', b'f' | b'F', digits @ ..] => Some((digits, 8)),
+            [b'0', b'd' | b'D', digits @ ..] => Some((digits, 16)),
+            _ => None,
+        };
+        digits.is_some_and(|(digits, n)| digits.len() != n || !digits.iter().all(u8::is_ascii_hexdigit))
+    })
+}
+
+/// Splits at commas outside brackets. `p|q` and `[a], b` stay as PTX has them.
+pub(crate) fn operands(text: &str) -> Vec<String> {
+    let mut list = Vec::new();
+    let (mut depth, mut start) = (0_i32, 0);
+    for (i, b) in text.bytes().enumerate() {
+        match b {
+            b'{' | b'[' | b'(' => depth += 1,
+            b'}' | b']' | b')' => depth -= 1,
+            b',' if depth == 0 => {
+                list.push(text[start..i].trim().to_owned());
+                start = i + 1;
+            }
+            _ => {}
+        }
+    }
+    let last = text[start..].trim();
+    if !last.is_empty() {
+        list.push(last.to_owned());
+    }
+    list
 }

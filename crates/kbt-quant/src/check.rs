@@ -1,10 +1,14 @@
 //! A described scheme for quantising P, checked: does its offset fit, which codes and groups does it lose, what would
 //! cost nothing and help.
 
+mod error;
+
 use crate::format::{Conversion, Format};
 use kbt_evidence::Provenance;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
+
+pub use error::SchemeError;
 
 /// The schema that scheme files state.
 pub const SCHEMA: &str = "kbt.scheme/1";
@@ -46,32 +50,32 @@ pub struct Scheme {
     pub provenance: Option<Provenance>,
 }
 
-/// A scheme file that cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("{origin}: {message}")]
-pub struct SchemeError {
-    /// The file.
-    pub origin: String,
-    /// What is wrong.
-    pub message: String,
-}
-
 impl Scheme {
     /// Reads a scheme from YAML; `origin` names the file.
     pub fn from_yaml(text: &str, origin: &str) -> Result<Self, SchemeError> {
-        let error = |message: String| SchemeError { origin: origin.to_owned(), message };
-        let mut scheme: Self = serde_yaml::from_str(text).map_err(|e| error(e.to_string()))?;
+        let mut scheme: Self =
+            serde_yaml::from_str(text).map_err(|e| SchemeError::of_yaml(text, origin, &e))?;
+        let error = |field: &str, message: String| Err(SchemeError::of_field(text, origin, field, &message));
         if scheme.schema != SCHEMA {
-            return Err(error(format!("schema: `{}` is not `{SCHEMA}`", scheme.schema)));
+            return error("schema", format!("`{}` is not `{SCHEMA}`", scheme.schema));
         }
         if !scheme.offset_log2.is_finite() || scheme.offset_log2.abs() > 100.0 {
-            return Err(error("offset_log2: expected a number from -100 to 100".to_owned()));
+            return error(
+                "offset_log2",
+                format!("{}: expected a number from -100 to 100", scheme.offset_log2),
+            );
         }
-        if !(0.0..=100.0).contains(&scheme.rescale_threshold_log2) {
-            return Err(error("rescale_threshold_log2: expected a number from 0 to 100".to_owned()));
+        let threshold = scheme.rescale_threshold_log2;
+        if !(0.0..=100.0).contains(&threshold) {
+            return error("rescale_threshold_log2", format!("{threshold}: expected a number from 0 to 100"));
         }
-        if scheme.scale.is_some_and(|s| !matches!(s, Format::E4m3 | Format::Ue8m0 | Format::E5m2)) {
-            return Err(error("scale: accepted are e4m3, e5m2 and ue8m0".to_owned()));
+        if let Some(scale) = scheme.scale
+            && !matches!(scale, Format::E4m3 | Format::Ue8m0 | Format::E5m2)
+        {
+            return error(
+                "scale",
+                format!("{scale} is no scale's format; accepted are e4m3, e5m2 and ue8m0"),
+            );
         }
         scheme.provenance.get_or_insert_with(|| Provenance::given(origin));
         Ok(scheme)
@@ -366,17 +370,30 @@ mod tests {
     #[test]
     fn a_bad_file_names_the_field_and_what_is_accepted() {
         for (text, expect) in [
-            ("schema: kbt.scheme/2\nname: t\nelement: e2m1\noffset_log2: 0", "schema: `kbt.scheme/2`"),
-            ("schema: kbt.scheme/1\nname: t\nelement: e2m2\noffset_log2: 0", "e2m2"),
+            ("schema: kbt.scheme/2\nname: t\nelement: e2m1\noffset_log2: 0", "1:1: schema: `kbt.scheme/2`"),
+            ("schema: kbt.scheme/1\nname: t\nelement: e2m2\noffset_log2: 0", "3:10: "),
             (
                 "schema: kbt.scheme/1\nname: t\nelement: e2m1\nscale: f16\noffset_log2: 0",
-                "e4m3, e5m2 and ue8m0",
+                "4:1: scale: f16 is no scale's format; accepted are e4m3, e5m2 and ue8m0",
             ),
-            ("schema: kbt.scheme/1\nname: t\nelement: e2m1\noffset_log2: 1e9", "from -100 to 100"),
-            ("schema: kbt.scheme/1\nname: t\nelement: e2m1\noffset: 1", "offset"),
+            (
+                "schema: kbt.scheme/1\nname: t\nelement: e2m1\noffset_log2: 1e9",
+                "4:1: offset_log2: 1000000000: expected",
+            ),
+            (
+                "# mine\nschema: kbt.scheme/1\nname: t\nelement: e2m1\noffset_log2: 1\n\nrescale_threshold_log2 : -1",
+                "7:1: rescale_threshold_log2: -1: expected a number from 0 to 100",
+            ),
+            ("schema: kbt.scheme/1\nname: t\nelement: e2m1\noffset: 1", "4:1: "),
+            ("schema: kbt.scheme/1\nname: t\nelement: e2m1\n", "missing field `offset_log2`"),
+            ("schema: kbt.scheme/1\n  name: [t\n", "2:"),
+            ("", "1:1: "),
         ] {
             let error = Scheme::from_yaml(text, "t.yaml").unwrap_err().to_string();
-            assert!(error.starts_with("t.yaml: ") && error.contains(expect), "{error}");
+            assert!(error.starts_with("t.yaml:") && error.contains(expect), "{error}");
+            let place: Vec<&str> = error.split(':').skip(1).take(2).collect();
+            assert!(place.iter().all(|n| n.parse::<usize>().is_ok_and(|n| n > 0)), "{error}");
+            assert!(!error.contains(" at line "), "{error}");
         }
     }
 }

@@ -85,18 +85,32 @@ fn a_softmax_divides_by_a_shared_sum_and_scales_beside_its_exp2() {
 }
 
 #[test]
-fn an_rmsnorm_divides_by_a_shared_root() {
+fn an_rmsnorm_multiplies_by_one_reciprocal_root() {
     let Some(out) = test_kernel("rmsnorm") else { return };
     let f = &out.functions[0];
+    assert_eq!((f.refused.as_slice(), f.unlifted.as_slice()), (&[][..], &[][..]));
     let [piece] = f.pieces.as_slice() else { panic!("{out:#?}") };
+    assert!(piece.program.contains("sqrt_rn(") && piece.program.contains("group_sum("), "{}", piece.program);
     let candidate = best(piece);
-    assert_eq!((candidate.operations["div"], candidate.operations["rcp"]), (0.0, 0.125));
-    // The root itself is not in the language: named, and an input of what follows.
-    let refused: Vec<(&str, usize)> = f.refused.iter().map(|r| (r.instruction.as_str(), r.count)).collect();
-    assert_eq!(refused, [("sqrt.rn.f32", 1)]);
-    assert!(piece.inputs.values().any(|from| from == "result of sqrt.rn.f32"), "{:?}", piece.inputs);
-    let guard = candidate.guards.iter().find(|g| g.contains("reciprocal exists"));
-    assert!(guard.is_some_and(|g| g.contains("in [2^-60, 2^60]")), "{:?}", candidate.guards);
+    let count = |name: &str| candidate.operations.get(name).copied().unwrap_or(0.0);
+    assert_eq!(
+        [count("div"), count("sqrt_rn"), count("sqrt"), count("rcp")],
+        [0.0; 4],
+        "{}",
+        candidate.program
+    );
+    assert_eq!(count("rsqrt"), 0.125, "one a lane and row");
+    for rule in ["sqrt-approx", "div-to-rcp", "rcp-sqrt"] {
+        assert!(candidate.rules.iter().any(|r| r == rule), "{rule}: {:?}", candidate.rules);
+    }
+    // What keeps the root from 0 is said.
+    assert!(candidate.guards.iter().any(|g| g.contains("in [2^-60, 1024]")), "{:?}", candidate.guards);
+    let roots = places(piece, Pattern::DivisionByRoot);
+    let line = line_of("crates/kbt-quant/tests/cuda/rmsnorm.cu", "v[i] / rms");
+    assert!(
+        roots.len() == 8 && roots.iter().all(|p| p.ends_with(&format!("rmsnorm.cu:{line}"))),
+        "{roots:?}"
+    );
 }
 
 #[test]
@@ -181,9 +195,13 @@ fn a_region_of_source_lines_selects_what_is_inlined_there() {
         let pieces = functions.iter().flat_map(|f| &f.pieces);
         pieces.flat_map(|p| &p.program.nodes).any(|n| n.op == op)
     };
-    // The epilogue's row factors, in the kernel's own file: divisions, no exp2.
-    let (from, to) = (line_of(source, "float finish_row("), line_of(source, "void write_rows("));
-    let region: Region = format!("{from}-{to}").parse().unwrap();
+    // The epilogue's row factors: divisions, no exp2.
+    let files = ["kernels/attention/attention.cu", "kernels/attention/softmax.cuh"];
+    let has_epilogue =
+        |f: &&str| std::fs::read_to_string(nvcc::root().join(f)).unwrap().contains("float finish_row(");
+    let file = *files.iter().find(|f| has_epilogue(f)).unwrap();
+    let (from, to) = (line_of(file, "float finish_row("), line_of(file, "void write_rows("));
+    let region: Region = format!("{file}:{from}-{to}").parse().unwrap();
     let Some(functions) = lifted(source, &options, &region) else { return };
     assert!(has(&functions, Op::Div) && !has(&functions, Op::Exp2));
     // By the name of a header; and nothing where there is no such line.

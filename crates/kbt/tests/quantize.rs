@@ -1,4 +1,4 @@
-//! `kbt quant quantize` and `check` as scripts see them: codes, errors with their place, exit codes.
+//! `kbt quant` as scripts see it: codes, errors with their place, exit codes.
 #![allow(clippy::unwrap_used, reason = "a failed setup is a failed test")]
 
 use std::io::Write;
@@ -89,7 +89,27 @@ fn bad_input_names_its_line_and_what_is_accepted() {
         (&["quantize", "--block", "nvfp4", "--scale-rule", "te"], "1\n", "16-element blocks"),
         (&["quantize", "--block", "nvfp4", "--scale-rule", "te", "--tensor-amax=-1"], "", "from 0 up"),
         (&["quantize"], "", "--to"),
-        (&["check", "-"], "schema: kbt.scheme/1\nname: x\nelement: e2m9\noffset_log2: 0\n", "e2m9"),
+        (&["check", "-"], "schema: kbt.scheme/1\nname: x\nelement: e2m9\noffset_log2: 0\n", "-:3:10: "),
+        (
+            &["check", "-"],
+            "schema: kbt.scheme/1\nname: x\nelement: e4m3\noffset_log2: 900\n",
+            "-:4:1: offset_log2",
+        ),
+        (
+            &["rewrite", "-"],
+            "layout group=16 lanes=64\n",
+            "-:1:23: lanes=64 share a row: a power of two up to",
+        ),
+        (
+            &["rewrite", "-"],
+            "layout group=1\nelem s\nout y = s * 1e999\n",
+            "-:3:13: 1e999 is greater than any f32",
+        ),
+        (
+            &["rewrite", "-"],
+            "layout group=1\nelem s in [0, 2^99999]\nout y = s\n",
+            "-:2:15: 2^99999 is greater",
+        ),
     ] {
         let (code, out, err) = quant(args, input);
         assert_eq!((code, out.as_str()), (Some(2), ""), "{args:?}: {err}");
@@ -108,4 +128,44 @@ fn a_scheme_that_overflows_fails_the_check() {
     assert_eq!(code, Some(1));
     assert!(out.contains("DOES NOT FIT") && out.contains("89 %"), "{out}");
     assert_eq!(quant(&["check", "-"], &scheme(4)).0, Some(0));
+}
+
+/// Two kernels; the second is what is cut.
+const PTX: &str = ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry first(.param .f32 k)\n{\n\
+    ld.param.f32 %f1, [k];\nld.global.f32 %f2, [%rd1];\nsub.f32 %f3, %f2, %f1;\nmul.f32 %f4, %f3, 0f40000000;\n\
+    st.global.f32 [%rd1], %f4;\nret;\n}\n.visible .entry second()\n{\nld.global.f32 %f1, [%rd1];\n\
+    mul.f32 %f2, %f1, %f1;\nst.global.f32 [%rd1], %f2;\nret;\n}\n";
+
+#[test]
+fn a_cut_or_broken_function_is_lifted_as_far_as_it_was_read_and_fails() {
+    assert_eq!(quant(&["lift", "-"], PTX).0, Some(0));
+    // Cut in the middle of the second function, within an instruction.
+    let cut = &PTX[..PTX.rfind("%f2;\nret").unwrap()];
+    let (code, out, err) = quant(&["lift", "-"], cut);
+    assert_eq!(code, Some(2));
+    assert!(out.contains("NOT READ: line 13: the text ends inside `second`"), "{out}");
+    assert!(out.contains("out f4 = (f2 - f1) * 2"), "{out}");
+    assert!(
+        err.contains("-:17: the text ends inside `st.global.f32 [%rd1],`; `second` is lifted only as far"),
+        "{err}"
+    );
+    // The first function is whole: what it says stands, and the cut is told.
+    let (code, out, err) = quant(&["lift", "-", "--function", "first"], cut);
+    assert_eq!(code, Some(0));
+    assert!(!out.contains("NOT READ") && err.contains("the text ends inside `second`"), "{out} {err}");
+    let (code, out, _) = quant(&["lift", "-", "--function", "second", "--format", "json"], cut);
+    assert_eq!(code, Some(2));
+    assert!(out.contains("\"unread\"") && out.contains("\"ptx_line\": 13"), "{out}");
+    // A literal that is none.
+    let (code, out, err) = quant(&["lift", "-"], &PTX.replace("0f40000000", "0f4000"));
+    assert_eq!(code, Some(2));
+    assert!(
+        out.contains("NOT READ: line 9: `0f4000` in `mul.f32` is no literal: an f32 is 0f and 8"),
+        "{out}"
+    );
+    assert!(err.contains("-:9: `0f4000`"), "{err}");
+    // Nothing but a header that is cut.
+    let (code, _, err) = quant(&["lift", "-"], &PTX[..PTX.find("(.param").unwrap() + 3]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("the text ends inside `.visible .entry first(.p`"), "{err}");
 }

@@ -45,6 +45,23 @@ const ROWS: &[Row] = &[
         how: "ptxas 13.0.88 on __fdiv_rn for sm_90a: the path without the slow-path call",
     },
     Row {
+        operation: "sqrt.rn.f32",
+        from: 70,
+        below: u16::MAX,
+        results: 1.0,
+        instructions: &[
+            ("MUFU.RSQ", Pipe::Xu, 1.0),
+            ("FMUL.FTZ", Pipe::Fma, 2.0),
+            ("FFMA", Pipe::Fma, 2.0),
+            ("IADD3", Pipe::Alu, 1.0),
+            ("ISETP.GT.U32.AND", Pipe::Alu, 1.0),
+            ("BSSY", Pipe::Cbu, 1.0),
+            ("BRA", Pipe::Cbu, 1.0),
+            ("BSYNC", Pipe::Cbu, 1.0),
+        ],
+        how: "ptxas 13.0.88 on __fsqrt_rn for sm_90a: the path without the slow-path call",
+    },
+    Row {
         operation: "e2m1.round.below7",
         from: 70,
         below: u16::MAX,

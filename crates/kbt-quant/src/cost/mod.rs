@@ -92,6 +92,12 @@ const fn instructions(op: Op) -> &'static [&'static str] {
         Op::Exp2 => &["ex2.approx.ftz.f32", "ex2.approx.f32"],
         Op::Log2 => &["lg2.approx.ftz.f32", "lg2.approx.f32"],
         Op::Rcp => &["rcp.approx.ftz.f32", "rcp.approx.f32"],
+        Op::Sqrt => &["sqrt.approx.ftz.f32", "sqrt.approx.f32"],
+        Op::SqrtRn => &["sqrt.rn.f32"],
+        Op::Rsqrt => &["rsqrt.approx.ftz.f32", "rsqrt.approx.f32"],
+        Op::Tanh => &["tanh.approx.f32"],
+        Op::Lt | Op::Le | Op::Eq => &["setp.lt.f32"],
+        Op::Select => &["selp.f32", "selp.b32"],
         Op::Add => &["add.rn.f32", "add.f32", "fma.rn.f32"],
         Op::Mul => &["mul.rn.f32", "mul.f32", "fma.rn.f32"],
         Op::Fma => &["fma.rn.f32"],
@@ -109,6 +115,8 @@ const fn instructions(op: Op) -> &'static [&'static str] {
     }
 }
 
+/// How the names of what is several instructions begin.
+const COMPOUND: [&str; 3] = ["div.", "sqrt.rn.", "e2m1."];
 const ROUND_E2M1: &str = "e2m1.round.below7";
 const SHUFFLE: &str = "shfl.sync.bfly.b32";
 
@@ -229,7 +237,7 @@ impl<'a> CostModel<'a> {
         for name in names {
             // What is several instructions has a rate of its own in a measured profile, but that says nothing of
             // which pipes it takes: its instructions do.
-            let compound = name.starts_with("div.") || name.starts_with("e2m1.");
+            let compound = COMPOUND.iter().any(|start| name.starts_with(start));
             if let Some(row) = self.profile.rate(name).ok().filter(|_| !compound) {
                 return Ok(Self::single(name, row));
             }

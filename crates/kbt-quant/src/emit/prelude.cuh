@@ -1,6 +1,6 @@
-// Arithmetic of generated steps, for device and host, C++17. On the device exp2, log2 and rcp are the approximate
-// instructions; on the host they are correctly rounded, results below 2^-126 of exp2 and rcp flushed to zero. All else
-// has the same bits on both. Nothing is contracted or reassociated; compile host code with -ffp-contract=off.
+// Arithmetic of generated steps, for device and host, C++17. On the device exp2, log2, rcp, sqrt, rsqrt and tanh are the
+// approximate instructions; on the host they are correctly rounded, with results of exp2 and rcp and operands of roots
+// below 2^-126 flushed to zero. All else has the same bits on both. Nothing is contracted or reassociated; compile host code with -ffp-contract=off.
 #ifndef KBT_STEP_PRELUDE
 #define KBT_STEP_PRELUDE
 #include <stdint.h>
@@ -103,6 +103,47 @@ KBT_STEP_FN float rcp(float x) {
   return flushed(1.0f / x);
 #endif
 }
+KBT_STEP_FN float sqrt(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return ::sqrtf(flushed(x));
+#endif
+}
+KBT_STEP_FN float sqrt_rn(float x) {
+#if defined(__CUDA_ARCH__)
+  return __fsqrt_rn(x);
+#else
+  return ::sqrtf(x);
+#endif
+}
+KBT_STEP_FN float rsqrt(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return 1.0f / ::sqrtf(flushed(x));
+#endif
+}
+KBT_STEP_FN float tanh(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return (float)::tanh((double)x);
+#endif
+}
+
+// ---- comparisons, 1 or 0, and a choice by them ------------------------------------------------------------------
+
+KBT_STEP_FN float lt(float a, float b) { return a < b ? 1.0f : 0.0f; }
+KBT_STEP_FN float le(float a, float b) { return a <= b ? 1.0f : 0.0f; }
+KBT_STEP_FN float eq(float a, float b) { return a == b ? 1.0f : 0.0f; }
+KBT_STEP_FN float select(float by, float a, float b) { return by != 0.0f ? a : b; }
 
 // ---- conversions: to a format and back, as cvt rounds --------------------------------------------------------
 

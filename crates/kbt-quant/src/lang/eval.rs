@@ -5,10 +5,14 @@
 
 use super::{Layout, Op, Program, Shape};
 use crate::format::{Conversion, Format};
+use std::cmp::Ordering;
 
-/// Relative error of `ex2.approx.ftz.f32` and `lg2.approx.ftz.f32` that bounds allow: 2^-22 (PTX ISA 9.0 states
-/// 2 ulp for ex2.approx, and 2^-22 absolute near 1 for lg2.approx).
+/// Relative error of `ex2.approx.ftz.f32`, `lg2.approx.ftz.f32`, `sqrt.approx.ftz.f32` and `rsqrt.approx.ftz.f32` that
+/// bounds allow: 2^-22 (PTX ISA 9.0 states 2 ulp for ex2.approx, 2^-22 absolute near 1 for lg2.approx, less than 2^-22
+/// for both roots).
 pub const APPROXIMATE: f64 = 1.0 / 4_194_304.0;
+/// Relative error of `tanh.approx.f32` that bounds allow (PTX ISA 9.0).
+pub const TANH: f64 = 1.0 / 2048.0;
 /// Relative error of one correctly rounded f32 operation.
 pub const ROUNDED: f64 = 1.0 / 16_777_216.0;
 
@@ -119,7 +123,15 @@ impl Number for f64 {
             Op::Mul => x * y,
             Op::Div => x / y,
             Op::Fma => x.mul_add(y, args.get(2).copied().unwrap_or(Self::NAN)),
+            Op::Sqrt | Op::SqrtRn => x.sqrt(),
+            Op::Rsqrt => 1.0 / x.sqrt(),
+            Op::Tanh => x.tanh(),
             Op::Max => x.greater(y),
+            Op::Lt => Self::from(u8::from(x < y)),
+            Op::Le => Self::from(u8::from(x <= y)),
+            Op::Eq => Self::from(u8::from(x == y)),
+            Op::Select if x != 0.0 => y,
+            Op::Select => args.get(2).copied().unwrap_or(Self::NAN),
             Op::Cvt(format) => Self::from(conversion(format).round(sticky(x))),
             _ => x,
         }
@@ -151,7 +163,8 @@ pub fn sticky(x: f64) -> f32 {
 /// An f32 as a kernel would have it, beside the real value and how far apart they may lie.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tracked {
-    /// The f32, with exp2, log2 and rcp correctly rounded and results below 2^-126 of exp2 and rcp flushed.
+    /// The f32, with exp2, log2, rcp, roots and tanh correctly rounded; results of exp2 and rcp and operands of
+    /// approximate roots are flushed below 2^-126.
     pub value: f32,
     /// The real value (to f64's precision).
     pub real: f64,
@@ -171,6 +184,14 @@ impl Tracked {
         let error = if agree && !error.is_finite() { 0.0 } else { error };
         Self { value, real, error }
     }
+}
+
+/// How far a root of what lies within `error` of `x` may lie from that of `x`.
+fn root_error(x: f64, error: f64, root: fn(f64) -> f64) -> f64 {
+    if error == 0.0 {
+        return 0.0;
+    }
+    (root((x - error).max(0.0)) - root(x)).abs().max((root(x + error) - root(x)).abs())
 }
 
 fn flush(x: f32) -> f32 {
@@ -225,6 +246,44 @@ impl Number for Tracked {
                 let carried = relative / std::f64::consts::LN_2;
                 Self::new(value, real(op), carried + APPROXIMATE * (1.0 + f64::from(value).abs()))
             }
+            Op::Sqrt | Op::SqrtRn => {
+                let value = if op == Op::Sqrt { flush(x.value).sqrt() } else { x.value.sqrt() };
+                // Below the least normal f32 the operand may be flushed.
+                let flushed = if op == Op::Sqrt && x.real.abs() - x.error < tiny { tiny.sqrt() } else { 0.0 };
+                let own = if op == Op::Sqrt { APPROXIMATE } else { ROUNDED };
+                let carried = root_error(x.real, x.error, f64::sqrt);
+                Self::new(value, real(op), carried + f64::from(value).abs() * own + flushed)
+            }
+            Op::Rsqrt => {
+                let value = flush(x.value).sqrt().recip();
+                let carried = root_error(x.real, x.error, |x| 1.0 / x.sqrt());
+                let flushed = if x.real.abs() - x.error < tiny { f64::INFINITY } else { 0.0 };
+                Self::new(value, real(op), carried + real(op).abs() * APPROXIMATE + flushed)
+            }
+            Op::Tanh => {
+                let value = f64::from(x.value).tanh() as f32;
+                // The slope is 1 at most.
+                Self::new(value, real(op), x.error.min(2.0) + f64::from(value).abs() * TANH + tiny)
+            }
+            Op::Lt | Op::Le | Op::Eq => {
+                let value = f64::apply(op, &[f64::from(x.value), f64::from(y.value)]);
+                // Where the operands' errors may turn the comparison, the result is known to lie in [0, 1] only.
+                let errors = x.error + y.error;
+                let apart = (x.real - y.real).abs().partial_cmp(&errors) == Some(Ordering::Greater);
+                let turns = errors != 0.0 && !apart;
+                Self { value: value as f32, real: real(op), error: if turns { 1.0 } else { 0.0 } }
+            }
+            Op::Select => {
+                let z = args.get(2).copied().unwrap_or(nan);
+                let (value, other) = if x.value == 0.0 { (z, y) } else { (y, z) };
+                if x.error == 0.0 {
+                    return value;
+                }
+                // Either arm is right: the error reaches from the one to the other.
+                let apart = (value.real - other.real).abs() + value.error.max(other.error);
+                let error = if apart.is_nan() { f64::INFINITY } else { apart };
+                Self { value: value.value, real: real(op), error }
+            }
             Op::Max => x.greater(y),
             Op::Cvt(format) => {
                 let value = conversion(format).round(x.value);
@@ -275,6 +334,31 @@ mod tests {
         }
         assert_eq!(sticky(1e300), f32::MAX);
         assert_eq!(sticky(f64::NEG_INFINITY), f32::NEG_INFINITY);
+    }
+
+    #[test]
+    fn roots_and_choices_are_bounded_and_a_comparison_that_may_turn_is_known_to() {
+        let head = "layout group=1 row=8\nelem s\nr = 0.1 * s\n";
+        let program: Program = format!(
+            "{head}out a = sqrt(r * r + 0.3) + rsqrt(r * r + 0.3) + sqrt_rn(r * r)\nout b = tanh(r)\n\
+             out c = select(lt(r * 10, s), 3, -2)\nout d = select(eq(s, 2), r, s)\nout e = select(le(s, 0), -inf, 1)"
+        )
+        .parse()
+        .unwrap();
+        let s: Vec<f32> = (0..8).map(|i| i as f32 - 3.0).collect();
+        let values =
+            program.evaluate(&[s.into_iter().map(Tracked::input).collect()], Extent::new(program.layout, 8));
+        let of = |name: &str| &values[program.outputs.iter().find(|(n, _)| n == name).unwrap().1];
+        for (name, relative) in [("a", 1e-5), ("b", 1e-3), ("d", 1e-6)] {
+            for y in of(name) {
+                let apart = (f64::from(y.value) - y.real).abs();
+                assert!(apart <= y.error && y.error <= relative * (y.real.abs() + 1e-3), "{name} {y:?}");
+            }
+        }
+        // 0.1 s 10 against s: rounding decides, so either arm is right, and the bound reaches from one to the other.
+        assert!(of("c").iter().filter(|y| y.real.abs() > 0.0).all(|y| y.error >= 5.0), "{:?}", of("c"));
+        // Inputs are exact, and so is what is said of them.
+        assert!(of("e").iter().all(|y| y.error == 0.0), "{:?}", of("e"));
     }
 
     #[test]

@@ -48,6 +48,14 @@ pub enum Op {
     Log2,
     /// 1/a, approximate.
     Rcp,
+    /// The square root, approximate.
+    Sqrt,
+    /// The square root, rounded as IEEE 754 says.
+    SqrtRn,
+    /// 1 / the square root, approximate.
+    Rsqrt,
+    /// The hyperbolic tangent, approximate.
+    Tanh,
     /// a + b.
     Add,
     /// a * b.
@@ -58,6 +66,14 @@ pub enum Op {
     Fma,
     /// The greater.
     Max,
+    /// 1 where a < b, else 0; also where one is NaN.
+    Lt,
+    /// 1 where a <= b, else 0; also where one is NaN.
+    Le,
+    /// 1 where a = b, else 0; also where one is NaN.
+    Eq,
+    /// b where a is not 0, else c.
+    Select,
     /// The greatest of a group's elements.
     GroupMax,
     /// The sum of a group's elements, over all lanes.
@@ -85,11 +101,19 @@ impl Op {
             Self::Exp2 => "exp2",
             Self::Log2 => "log2",
             Self::Rcp => "rcp",
+            Self::Sqrt => "sqrt",
+            Self::SqrtRn => "sqrt_rn",
+            Self::Rsqrt => "rsqrt",
+            Self::Tanh => "tanh",
             Self::Add => "add",
             Self::Mul => "mul",
             Self::Div => "div",
             Self::Fma => "fma",
             Self::Max => "max",
+            Self::Lt => "lt",
+            Self::Le => "le",
+            Self::Eq => "eq",
+            Self::Select => "select",
             Self::GroupMax => "group_max",
             Self::GroupSum => "group_sum",
             Self::LaneSum => "lane_sum",
@@ -108,16 +132,24 @@ impl Op {
     }
 
     /// The operations that text can name, in the order of error messages.
-    pub(crate) const NAMED: [Self; 23] = [
+    pub(crate) const NAMED: [Self; 31] = [
         Self::Exp2,
         Self::Log2,
         Self::Rcp,
+        Self::Sqrt,
+        Self::SqrtRn,
+        Self::Rsqrt,
+        Self::Tanh,
         Self::Neg,
         Self::Add,
         Self::Mul,
         Self::Div,
         Self::Fma,
         Self::Max,
+        Self::Lt,
+        Self::Le,
+        Self::Eq,
+        Self::Select,
         Self::GroupMax,
         Self::GroupSum,
         Self::LaneSum,
@@ -146,8 +178,8 @@ impl Op {
     pub const fn arity(self) -> Option<usize> {
         match self {
             Self::Num(_) | Self::Input(_) => Some(0),
-            Self::Add | Self::Mul | Self::Div | Self::Max => Some(2),
-            Self::Fma => Some(3),
+            Self::Add | Self::Mul | Self::Div | Self::Max | Self::Lt | Self::Le | Self::Eq => Some(2),
+            Self::Fma | Self::Select => Some(3),
             Self::Out => None,
             _ => Some(1),
         }

@@ -21,6 +21,11 @@ const MAX_DEPTH: usize = 200;
 /// Operations of a program. The step of a softmax has a dozen; the search's graph grows with them.
 const MAX_OPERATIONS: usize = 500;
 
+/// The greatest number of a layout.
+const LARGEST: f64 = 65536.0;
+/// Lanes of a warp.
+const WARP: u32 = 32;
+
 /// A whole program.
 pub(super) fn program(text: &str) -> Result<Program, ParseError> {
     let mut builder = Builder { program: None, names: HashMap::new(), depth: 0, operations: 0 };
@@ -94,20 +99,24 @@ impl Builder {
             return t.error(at, "the layout is stated already");
         }
         let (mut group, mut lanes, mut row) = (None, None, None);
+        let (mut lanes_at, mut row_at) = (None, None);
         while *t.peek() != Token::End {
             let (column, name) = t.name("group=, lanes= or row=")?;
             t.expect('=', "for example group=16")?;
+            let at = t.column();
             let value = match t.take() {
-                Token::Number(x) if x.fract() == 0.0 && (1.0..=65536.0).contains(&x) => x as u32,
+                Token::Number(x) if x.is_whole_from_1_to(LARGEST) => x.value() as u32,
                 other => {
-                    return t
-                        .error(column, format!("`{name}` is a whole number from 1, not {}", other.show()));
+                    return t.error(
+                        at,
+                        format!("{name} is a whole number from 1 to {LARGEST}, not {}", other.show()),
+                    );
                 }
             };
             match name.as_str() {
                 "group" => group = Some(value),
-                "lanes" => lanes = Some(value),
-                "row" => row = Some(value),
+                "lanes" => (lanes, lanes_at) = (Some(value), Some(at)),
+                "row" => (row, row_at) = (Some(value), Some(at)),
                 _ => {
                     return t.error(
                         column,
@@ -118,11 +127,20 @@ impl Builder {
         }
         let Some(group) = group else { return t.error(at, "the layout needs group=N") };
         let layout = Layout { group, lanes: lanes.unwrap_or(1), row: row.unwrap_or(group * 8) };
-        if !layout.lanes.is_power_of_two() || !layout.group.is_multiple_of(layout.lanes) {
-            return t.error(at, "lanes must be a power of two that divides group");
+        if !WARP.is_multiple_of(layout.lanes) || !layout.group.is_multiple_of(layout.lanes) {
+            let fits = |n: &u32| WARP.is_multiple_of(*n) && layout.group.is_multiple_of(*n);
+            let fitting: Vec<String> = (1..=WARP).filter(fits).map(|n| n.to_string()).collect();
+            let message = format!(
+                "lanes={} share a row: a power of two up to a warp's {WARP} that divides group={}; accepted: {}",
+                layout.lanes,
+                layout.group,
+                fitting.join(", ")
+            );
+            return t.error(lanes_at.unwrap_or(at), message);
         }
         if !layout.row.is_multiple_of(layout.group) {
-            return t.error(at, "group must divide row");
+            let message = format!("row={} is no multiple of group={}", layout.row, layout.group);
+            return t.error(row_at.unwrap_or(at), message);
         }
         self.program = Some(Program::new(layout, Vec::new()));
         Ok(())
@@ -236,17 +254,21 @@ impl Builder {
         let column = t.column();
         match t.take() {
             Token::Mark('-') => {
-                if let Token::Number(x) = *t.peek() {
+                if let Token::Number(x) = t.peek().clone() {
+                    let at = t.column();
                     t.take();
-                    let value = -t.power(x)?;
+                    let value = -t.number(at, x)?;
                     return self.push(t, column, Op::Num(value.to_bits()), Vec::new());
                 }
                 let inner = self.factor(t)?;
                 self.push(t, column, Op::Neg, vec![inner])
             }
             Token::Number(x) => {
-                let value = t.power(x)?;
+                let value = t.number(column, x)?;
                 self.push(t, column, Op::Num(value.to_bits()), Vec::new())
+            }
+            Token::Name(name) if name == "inf" && *t.peek() != Token::Mark('(') => {
+                self.push(t, column, Op::Num(f64::INFINITY.to_bits()), Vec::new())
             }
             Token::Mark('(') => {
                 let inner = self.expression(t)?;
@@ -320,14 +342,35 @@ mod tests {
     }
 
     #[test]
+    fn infinity_is_a_word() {
+        let text = "layout group=1 row=1\nelem s in [-inf, inf]\nout y = select(lt(s, inf), s, -inf)";
+        let program: Program = text.parse().unwrap();
+        let numbers = program.nodes.iter().filter(|n| n.op == Op::Num(f64::INFINITY.to_bits())).count();
+        assert_eq!(numbers, 1, "{program}");
+        assert_eq!(program.to_string().parse::<Program>().unwrap().to_string(), program.to_string());
+    }
+
+    #[test]
     fn errors_name_place_and_expectation() {
         const HEAD: &str = "layout group=16 lanes=4 row=128\nelem s\nrow m\n";
         check("", "1:1: the program is empty; expected `layout");
         check("elem s", "1:1: expected `layout");
-        check("layout group=16 lanes=3", "lanes must be a power of two");
-        check("layout group=16 row=100", "group must divide row");
+        check("layout group=16 lanes=3", "1:23: lanes=3 share a row");
+        check("layout group=64 lanes=64", "1:23: lanes=64 share a row: a power of two up to a warp's 32");
+        check("layout group=24 lanes=32", "divides group=24; accepted: 1, 2, 4, 8");
+        check("layout group=16 lanes=99999", "1:23: lanes is a whole number from 1 to 65536, not `99999`");
+        check("layout group=16 row=100", "1:21: row=100 is no multiple of group=16");
         for (line, expect) in [
-            ("x = tanh(s)", "4:5: `tanh` is no operation; accepted: + - * /, sub, exp2, log2"),
+            ("x = cbrt(s)", "4:5: `cbrt` is no operation; accepted: + - * /, sub, exp2, log2"),
+            ("x = s * 1e999", "4:9: 1e999 is greater than any f32"),
+            ("x = s * 1e39", "4:9: 1e39 is greater than any f32"),
+            ("x = s - 2^99999", "4:9: 2^99999 is greater than any f32"),
+            ("x = s + -2^128", "4:10: 2^128 is greater than any f32"),
+            ("x = s + 2^-150", "4:9: 2^-150 is less than any f32 but 0"),
+            ("x = s + 1e-999", "4:9: 1e-999 is less than any f32 but 0"),
+            ("elem t in [0, 1e999]", "4:15: 1e999 is greater than any f32"),
+            ("elem t in [-2^200, 0]", "4:13: 2^200 is greater than any f32"),
+            ("assume s in [2^-99999, 1]", "4:14: 2^-99999 is less than any f32 but 0"),
             ("x = exp2(s, m)", "4:5: exp2 takes 1 operand(s), found 2"),
             ("x = group_max(m)", "4:5: group_max takes a value per element, not a value per row"),
             ("x = exp2(lane_sum(s))", "4:5: a lane_sum is partial"),

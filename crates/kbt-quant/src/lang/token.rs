@@ -6,10 +6,28 @@ use super::{ParseError, Range};
 pub(super) const STATEMENTS: &str = "`layout group=16 lanes=4 row=128`, `elem|group|row|const NAME in [LO, HI]`, \
                           `NAME = EXPRESSION`, `assume EXPRESSION in [LO, HI]` or `out NAME = EXPRESSION`";
 
+/// A decimal number as the text has it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Number {
+    text: String,
+    value: f64,
+}
+
+impl Number {
+    pub(super) const fn value(&self) -> f64 {
+        self.value
+    }
+
+    pub(super) fn is_whole_from_1_to(&self, most: f64) -> bool {
+        self.value.fract() == 0.0 && (1.0..=most).contains(&self.value)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Token {
     Name(String),
-    Number(f64),
+    /// As it stands; what it is worth says [`Tokens::number`].
+    Number(Number),
     Mark(char),
     End,
 }
@@ -18,7 +36,7 @@ impl Token {
     pub(super) fn show(&self) -> String {
         match self {
             Self::Name(name) => format!("`{name}`"),
-            Self::Number(x) => format!("`{x}`"),
+            Self::Number(x) => format!("`{}`", x.text),
             Self::Mark(c) => format!("`{c}`"),
             Self::End => "the end of the line".to_owned(),
         }
@@ -59,7 +77,7 @@ impl Tokens {
                     column: start + 1,
                     message: format!("`{number}` is no number; expected for example 6, 0.5, 1e-3 or 2^-126"),
                 })?;
-                Token::Number(value)
+                Token::Number(Number { text: number, value })
             } else if "()[],=+-*/^".contains(c) {
                 i += 1;
                 Token::Mark(c)
@@ -127,7 +145,7 @@ impl Tokens {
         let negative = self.accept('-');
         let column = self.column();
         let value = match self.take() {
-            Token::Number(x) => self.power(x)?,
+            Token::Number(x) => self.number(column, x)?,
             Token::Name(name) if name == "inf" => f64::INFINITY,
             Token::Name(name) if name == "max" => f64::from(f32::MAX),
             Token::Name(name) if name == "min" => f64::from(f32::MIN_POSITIVE),
@@ -139,16 +157,37 @@ impl Tokens {
         Ok(if negative { -value } else { value })
     }
 
-    pub(super) fn power(&mut self, base: f64) -> Result<f64, ParseError> {
-        if !self.accept('^') {
-            return Ok(base);
+    /// The value of the number `base`, which stands at `column`, and of the power behind it, if there is one. Programs
+    /// compute in f32: what no f32 is near is refused.
+    pub(super) fn number(&mut self, column: usize, base: Number) -> Result<f64, ParseError> {
+        let is_zero = |n: &Number| {
+            let digits = n.text.split(['e', 'E']).next().unwrap_or_default();
+            digits.chars().all(|c| matches!(c, '0' | '.'))
+        };
+        let (mut text, mut value, zero) = (base.text.clone(), base.value, is_zero(&base));
+        if self.accept('^') {
+            let negative = self.accept('-');
+            let at = self.column();
+            match self.take() {
+                Token::Number(x) if x.value.fract() == 0.0 || x.value.is_infinite() => {
+                    let sign = if negative { "-" } else { "" };
+                    text = format!("{text}^{sign}{}", x.text);
+                    value = value.powf(if negative { -x.value } else { x.value });
+                }
+                other => {
+                    return self.error(at, format!("expected a whole exponent, found {}", other.show()));
+                }
+            }
         }
-        let negative = self.accept('-');
-        let column = self.column();
-        match self.take() {
-            Token::Number(x) if x.fract() == 0.0 => Ok(base.powf(if negative { -x } else { x })),
-            other => self.error(column, format!("expected a whole exponent, found {}", other.show())),
+        let single = value as f32;
+        if !single.is_finite() {
+            let message = format!("{text} is greater than any f32 (3.4028235e38); infinity is written `inf`");
+            return self.error(column, message);
         }
+        if single == 0.0 && !zero {
+            return self.error(column, format!("{text} is less than any f32 but 0 (2^-149)"));
+        }
+        Ok(value)
     }
 
     pub(super) fn range(&mut self) -> Result<Range, ParseError> {

@@ -1,7 +1,7 @@
 //! Which values of a block play the same part: the coarsest grouping in which alike values are computed alike from
 //! alike values and used alike. Unrolled code over elements, groups and rows falls into one class for each.
 
-use super::scalar::{Id, Kind, Leaf, Scalar};
+use super::scalar::{Id, Kind, Scalar};
 use crate::lang::Op;
 use std::collections::{BTreeMap, BTreeSet, HashMap, hash_map::DefaultHasher};
 use std::hash::{Hash, Hasher};
@@ -75,8 +75,8 @@ fn hash(parts: impl Hash) -> u64 {
 fn first(graph: &Scalar, id: Id) -> u64 {
     let node = &graph.nodes[id];
     match &node.kind {
-        // Uniform values and constants are single things.
-        Kind::Leaf(Leaf::Uniform, number) => hash(("uniform", number)),
+        // What is the same for the whole kernel is a single thing.
+        _ if node.is_fixed() => hash(("fixed", id)),
         Kind::Leaf(leaf, _) => hash(("leaf", leaf, graph.outputs.contains(&id))),
         kind => hash((kind, graph.outputs.contains(&id))),
     }

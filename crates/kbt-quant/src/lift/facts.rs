@@ -10,6 +10,8 @@ const EXPONENT: f64 = 125.0;
 const WIDE: f64 = 1e30;
 /// Activations: what f16 holds, so that cubes and sums of squares are finite.
 const ACTIVATION: f64 = 65504.0;
+/// The least parameter that is added under a root to keep it from 0.
+const EPSILON: f64 = 1.0 / (1u64 << 60) as f64;
 /// Room above a bound that rounding may need.
 const SLACK: f64 = 1.0 / 64.0;
 
@@ -48,8 +50,19 @@ pub(super) fn state(program: &mut Program, below7: &[usize]) -> Stated {
             program.assumptions.push(Assumption { node, range });
         }
     }
-    // In order, so that what is assumed of one exponent counts for the next.
+    // In order, so that what is assumed of one operand counts for the next.
     for node in 0..program.nodes.len() {
+        if is_root(program.nodes[node].op) {
+            let a = program.nodes[node].args[0];
+            let interval = intervals(program)[a];
+            if interval.nan || interval.lo < 0.0 {
+                let (least, why) = least_under_root(program, node);
+                let range = Range { lo: least, hi: interval.hi.max(least) };
+                let text = program.expression(a, true);
+                stated.assumed.push(format!("{text} in {range}: {why}"));
+                program.assumptions.push(Assumption { node: a, range });
+            }
+        }
         let exponents: Vec<usize> = program.nodes[node..=node]
             .iter()
             .filter(|n| n.op == Op::Exp2)
@@ -78,10 +91,13 @@ fn intervals(program: &Program) -> Vec<Interval> {
         let args: Vec<Interval> = node.args.iter().map(|&a| out[a]).collect();
         let mut interval = match node.op {
             Op::Input(k) => Interval::from_range(program.inputs[k as usize].range),
-            op => Interval::of(op, &args, program.layout),
+            op => {
+                let square = node.args.len() > 1 && node.args[0] == node.args[1];
+                Interval::of_square(op, &args, program.layout, square)
+            }
         };
         for a in program.assumptions.iter().filter(|a| a.node == i) {
-            interval = interval.meet(Interval::from_range(a.range));
+            interval = interval.within(a.range);
         }
         out.push(interval);
     }
@@ -101,18 +117,46 @@ fn range(program: &Program, input: usize) -> Range {
         Op::Rcp => true,
         _ => false,
     });
+    let under_a_root =
+        || program.nodes.iter().any(|n| is_root(n.op) && addends(program, n.args[0]).contains(&input));
     match program.shapes[input] {
+        Shape::Const if under_a_root() => Range { lo: EPSILON, hi: 2f64.powi(10) },
         _ if users().any(|n| n.op == Op::Log2) => Range { lo: f64::from(f32::MIN_POSITIVE), hi: WIDE },
         _ if divisor => Range { lo: 2f64.powi(-60), hi: 2f64.powi(60) },
         Shape::Const if factor => Range { lo: 2f64.powi(-20), hi: 2f64.powi(10) },
         // Less its own maximum a row of -inf is NaN, so masks are not provided for.
-        Shape::Elem if (0..program.nodes.len()).any(|n| less_maximum(program, n, input)) => {
-            Range { lo: -WIDE, hi: WIDE }
-        }
+        Shape::Elem if less_maximum(program, input) => Range { lo: -WIDE, hi: WIDE },
         Shape::Elem if is_score(program, input) => Range { lo: f64::NEG_INFINITY, hi: WIDE },
         Shape::Elem | Shape::Const => Range { lo: -ACTIVATION, hi: ACTIVATION },
         _ => Range { lo: -WIDE, hi: WIDE },
     }
+}
+
+/// What a sum adds.
+fn addends(program: &Program, sum: usize) -> &[usize] {
+    let node = &program.nodes[sum];
+    match node.op {
+        Op::Add => &node.args,
+        Op::Fma => &node.args[2..],
+        _ => &[],
+    }
+}
+
+/// The least that a root is taken to be given, and why.
+fn least_under_root(program: &Program, root: usize) -> (f64, &'static str) {
+    let is_parameter =
+        |&a: &usize| matches!(program.nodes[a].op, Op::Input(_)) && program.shapes[a] == Shape::Const;
+    if addends(program, program.nodes[root].args[0]).iter().any(is_parameter) {
+        (EPSILON, "its root is a number, and a parameter keeps it from 0")
+    } else if program.nodes[root].op == Op::Rsqrt {
+        (f64::from(f32::MIN_POSITIVE), "its root is a number and not 0")
+    } else {
+        (0.0, "its root is a number")
+    }
+}
+
+const fn is_root(op: Op) -> bool {
+    matches!(op, Op::Sqrt | Op::SqrtRn | Op::Rsqrt)
 }
 
 /// Whether all that is done with an element is affine up to an exp2: such elements may be masked by -inf.
@@ -137,23 +181,42 @@ fn is_score(program: &Program, input: usize) -> bool {
                 reached[i] = true;
             }
             Op::Neg if negated_maximum(program, i) => reached[i] = true,
+            // What a comparison says is no score; what it chooses is.
+            Op::Lt | Op::Le | Op::Eq => {}
+            Op::Select if with != [0] => reached[i] = true,
             _ => return false,
         }
     }
     exponent
 }
 
-/// Whether a node is `x` less a maximum over it, as such or scaled.
-fn less_maximum(program: &Program, node: usize, x: usize) -> bool {
-    program.nodes[node].args.contains(&x) && below_own_maximum(program, node).is_some()
+/// Whether something that follows from `x` is taken less a maximum over it.
+fn less_maximum(program: &Program, x: usize) -> bool {
+    let mut follows = vec![false; program.nodes.len()];
+    follows[x] = true;
+    for node in x + 1..program.nodes.len() {
+        follows[node] = program.nodes[node].args.iter().any(|&a| follows[a]);
+    }
+    (0..program.nodes.len()).any(|n| follows[n] && below_own_maximum(program, n).is_some())
 }
 
 /// -max(x), to be added.
 fn negated_maximum(program: &Program, node: usize) -> bool {
     let mut at = program.nodes[node].args[0];
-    while matches!(program.nodes[at].op, Op::Mul) {
-        at = program.nodes[at].args[0];
+    loop {
+        let args = &program.nodes[at].args;
+        at = match program.nodes[at].op {
+            Op::Mul if is_maximum(program, args[1]) => args[1],
+            Op::Mul => args[0],
+            // Unless all are masked: then something else.
+            Op::Select if number(program, args[1]).is_some() => args[2],
+            Op::Select if number(program, args[2]).is_some() => args[1],
+            _ => return is_maximum(program, at),
+        };
     }
+}
+
+fn is_maximum(program: &Program, at: usize) -> bool {
     matches!(program.nodes[at].op, Op::GroupMax | Op::RowMax | Op::Max)
 }
 

@@ -2,12 +2,15 @@
 //!
 //! [`lift`] takes every straight, branch-free block of a function apart: instructions become a graph over single
 //! values (`decode`), chains become reductions (`reduce`), alike values become one (`colour`), and what belongs
-//! together becomes a program of elements, groups and rows (`piece`), proven by following every index (`index`).
+//! together becomes a program of elements, groups and rows (`component`, `piece`), proven by following every index (`index`).
 //! What cannot be said in the language is refused with the instruction named; its result is an input of what follows.
 //! Ranges of inputs are assumed and said to be (`facts`). Where there might be something to save is in `patterns`;
 //! whether there is, the search says.
 
+#[cfg(test)]
+mod choice_tests;
 mod colour;
+mod component;
 mod decode;
 mod facts;
 mod index;
@@ -100,13 +103,19 @@ pub struct LiftedFunction {
     pub unlifted: Vec<Unlifted>,
     /// Instructions that were refused.
     pub refused: Vec<Refused>,
+    /// What of the function the reader did not understand, a missing end among it.
+    pub unread: Vec<kbt_ptx::Problem>,
 }
 
 /// The functions whose names `select` accepts, each with what could be lifted from the region.
 #[must_use]
 pub fn lift(module: &Module, select: &dyn Fn(&str) -> bool, region: &Region) -> Vec<LiftedFunction> {
     let files = files(module);
-    module.functions.iter().filter(|f| select(&f.name)).map(|f| function(f, region, &files)).collect()
+    let one = |f: &Function| {
+        let unread = module.problems_in(f).cloned().collect();
+        LiftedFunction { unread, ..function(f, region, &files) }
+    };
+    module.functions.iter().filter(|f| select(&f.name)).map(one).collect()
 }
 
 /// The files that `.file` names, by number.
@@ -136,6 +145,7 @@ fn function(f: &Function, region: &Region, files: &HashMap<u32, String>) -> Lift
         pieces: Vec::new(),
         unlifted: Vec::new(),
         refused: Vec::new(),
+        unread: Vec::new(),
     };
     let mut refused = decode::Refused::new();
     for block in &blocks {
@@ -147,12 +157,17 @@ fn function(f: &Function, region: &Region, files: &HashMap<u32, String>) -> Lift
         let live = graph.live();
         let graph = prune(&graph, &live);
         let (flat, moved) = reduce::flatten(&graph.0);
+        let (flat, shuffles) = cut_at_shuffles(&flat);
+        if !shuffles.is_empty() {
+            let key = (SHUFFLE.to_owned(), decode::Reason::Shuffle);
+            refused.entry(key).or_default().extend(shuffles);
+        }
         let at = |id: usize| graph.1.get(&id).map(|&id| moved[id]);
         let below7: Vec<usize> = below7.into_iter().filter_map(at).collect();
         let live = flat.live();
         let classes = colour::classes(&flat, &live);
         let mut first = true;
-        for found in piece::pieces(&flat, &live, &classes, &below7) {
+        for found in component::pieces(&flat, &live, &classes, &below7) {
             match found {
                 Ok(lifted) => {
                     let kept = if std::mem::take(&mut first) { kept.clone() } else { BTreeMap::new() };
@@ -215,6 +230,29 @@ fn cut_behind_conversions(graph: &mut Scalar) -> BTreeMap<String, usize> {
     kept
 }
 
+const SHUFFLE: &str = "shfl.sync.bfly.b32";
+
+/// What is left of butterflies outside reductions: another lane's value is an input of what follows, and what it is of
+/// leaves. Nodes stay in their places.
+fn cut_at_shuffles(graph: &Scalar) -> (Scalar, Vec<At>) {
+    let mut out = Scalar::default();
+    let mut cut = Vec::new();
+    let mut outputs = graph.outputs.clone();
+    for (id, node) in graph.nodes.iter().enumerate() {
+        if matches!(node.kind, Kind::Shuffle(_)) {
+            cut.push(node.at);
+            outputs.extend(&node.args);
+            outputs.remove(&id);
+            out.leaf(scalar::Leaf::Result(SHUFFLE.to_owned()), node.at, &format!("lane{id}"));
+        } else {
+            let at = out.push(node.kind.clone(), node.args.clone(), node.at, &node.register);
+            out.nodes[at].price.clone_from(&node.price);
+        }
+    }
+    out.outputs = outputs;
+    (out, cut)
+}
+
 /// The live part of a graph, and where each old node is in it.
 fn prune(graph: &Scalar, live: &[bool]) -> (Scalar, HashMap<usize, usize>) {
     let mut out = Scalar::default();
@@ -248,7 +286,10 @@ fn add(
     kept: BTreeMap<String, usize>,
     files: &HashMap<u32, String>,
 ) {
-    let stated = facts::state(&mut lifted.program, &lifted.below7);
+    let mut stated = facts::state(&mut lifted.program, &lifted.below7);
+    if let Some(because) = &lifted.a_thread {
+        stated.follows.push(format!("an element is a thread: as elements, groups and rows it has {because}"));
+    }
     let places: Vec<Vec<Place>> =
         lifted.places.iter().map(|list| list.iter().map(|at| place(*at, files)).collect()).collect();
     let text = anonymous(&lifted.program);

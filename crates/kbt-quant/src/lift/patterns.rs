@@ -19,6 +19,8 @@ pub enum Pattern {
     MonotoneReduction,
     /// x / d = x (1/d), with one reciprocal for all that share d.
     SharedDivisor,
+    /// x / sqrt d = x rsqrt d.
+    DivisionByRoot,
 }
 
 impl Pattern {
@@ -30,6 +32,7 @@ impl Pattern {
             Self::FoldedFactor => "folded_factor",
             Self::MonotoneReduction => "monotone_reduction",
             Self::SharedDivisor => "shared_divisor",
+            Self::DivisionByRoot => "division_by_root",
         }
     }
 
@@ -56,8 +59,13 @@ impl Pattern {
                 "row-max-add",
                 "row-max-mul",
                 "row-max-div",
+                "group-max-sqrt",
+                "row-max-sqrt",
+                "group-max-tanh",
+                "row-max-tanh",
             ],
             Self::SharedDivisor => &["div-to-rcp"],
+            Self::DivisionByRoot => &["rcp-sqrt", "div-to-rcp"],
         }
     }
 }
@@ -181,6 +189,14 @@ fn at(program: &Program, i: usize) -> Vec<Match> {
                     format!("exp2({t}) is neither 0 nor infinite"),
                 );
             }
+            if matches!(v.op(b), Op::Sqrt | Op::SqrtRn) {
+                let t = v.text(v.arg(b, 0));
+                add(
+                    Pattern::DivisionByRoot,
+                    format!("{x} * rsqrt({t})"),
+                    format!("{t} is positive and finite"),
+                );
+            }
             if v.rarer(b, a) && v.0.shapes[b] > Shape::Const {
                 add(
                     Pattern::SharedDivisor,
@@ -257,9 +273,13 @@ fn monotone(v: &View<'_>, max: &str, x: usize) -> Option<(String, String)> {
             format!("exp2({max}({}))", v.text(t)),
             "nothing: exp2 keeps the order of all its operands".to_owned(),
         )),
-        (Op::Log2, &[t]) => {
-            Some((format!("log2({max}({}))", v.text(t)), format!("{} is not negative", v.text(t))))
+        (op @ (Op::Log2 | Op::Sqrt), &[t]) => {
+            Some((format!("{}({max}({}))", op.name(), v.text(t)), format!("{} is not negative", v.text(t))))
         }
+        (Op::Tanh, &[t]) => Some((
+            format!("tanh({max}({}))", v.text(t)),
+            "nothing: tanh keeps the order of all its operands".to_owned(),
+        )),
         (Op::Add, &[a, b]) if rarer(b, a) => {
             Some((format!("{max}({}) + {}", v.text(a), v.text(b)), format!("{} is finite", v.text(b))))
         }
@@ -291,7 +311,7 @@ mod tests {
 
     #[test]
     fn each_pattern_is_found_where_it_is_and_only_there() {
-        use Pattern::{DivisionByExp2, FoldedFactor, MonotoneReduction, SharedDivisor};
+        use Pattern::{DivisionByExp2, DivisionByRoot, FoldedFactor, MonotoneReduction, SharedDivisor};
         check(
             "out y = exp2(s) / g",
             &[
@@ -302,6 +322,9 @@ mod tests {
         check("out y = s / exp2(s)", &[(DivisionByExp2, "s * exp2(-s)")]);
         check("out y = s / m", &[(SharedDivisor, "s * rcp(m), one reciprocal for all that share m")]);
         check("out y = s / (s + 1)", &[]);
+        check("out y = s / sqrt_rn(s)", &[(DivisionByRoot, "s * rsqrt(s)")]);
+        check("out y = group_max(sqrt(s))", &[(MonotoneReduction, "sqrt(group_max(s))")]);
+        check("out y = group_max(tanh(s))", &[(MonotoneReduction, "tanh(group_max(s))")]);
         check("out y = exp2(s) * c", &[(FoldedFactor, "exp2(s + log2(c))")]);
         check("out y = exp2((s - m) * c)", &[(FoldedFactor, "exp2(fma(s, c, -m * c))")]);
         check("out y = log2(s * c)", &[(FoldedFactor, "log2(s) + log2(c)")]);

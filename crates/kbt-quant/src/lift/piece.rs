@@ -1,10 +1,9 @@
-//! From a block's graph to programs of the language: pieces that belong together, each class of alike values one
-//! computation.
+//! From a component of a block's graph to a program of the language, each class of alike values one computation.
 
 use super::index::{self, Levels, Members, Misfit};
 use super::scalar::{At, Id, Kind, Leaf, Node, Scalar};
 use crate::lang::{Input, Layout, Op, Program, Range, Shape};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 /// Operations of a program: as many as its text may have.
 const MOST: usize = 500;
@@ -25,6 +24,8 @@ pub(super) struct Lifted {
     pub(super) below7: Vec<usize>,
     /// Instructions that it stands for.
     pub(super) instructions: usize,
+    /// Why it is a program over threads and not over elements, groups and rows.
+    pub(super) a_thread: Option<String>,
     pub(super) first: u32,
     pub(super) last: u32,
 }
@@ -38,61 +39,9 @@ pub(super) struct Unlifted {
     pub(super) last: u32,
 }
 
-/// The pieces of a flattened block graph with its classes.
-pub(super) fn pieces(
-    graph: &Scalar,
-    live: &[bool],
-    classes: &[Option<usize>],
-    below7: &[Id],
-) -> Vec<Result<Lifted, Unlifted>> {
-    components(graph, live, classes)
-        .into_iter()
-        .filter(|members| members.class_of.keys().any(|&id| is_work(&graph.nodes[id])))
-        .map(|members| {
-            let lines: BTreeSet<u32> = members.class_of.keys().map(|&id| graph.nodes[id].at.line).collect();
-            let (first, last) = (lines.first().copied().unwrap_or(0), lines.last().copied().unwrap_or(0));
-            lift(graph, &members, below7, (first, last)).map_err(|(because, node)| {
-                let at = graph.nodes[node].at;
-                Unlifted { because, at, first, last }
-            })
-        })
-        .collect()
-}
-
-fn is_work(node: &Node) -> bool {
+/// Whether a node stands for an instruction.
+pub(super) fn is_work(node: &Node) -> bool {
     matches!(node.kind, Kind::Op(op) if op != Op::Neg) || matches!(node.kind, Kind::Reduce(..))
-}
-
-/// Classes that are linked by operands, without the constants and parameters that everything may use.
-fn components(graph: &Scalar, live: &[bool], classes: &[Option<usize>]) -> Vec<Members> {
-    let mut root: BTreeMap<usize, usize> = BTreeMap::new();
-    fn find(root: &BTreeMap<usize, usize>, mut c: usize) -> usize {
-        while root[&c] != c {
-            c = root[&c];
-        }
-        c
-    }
-    let used = |id: Id| if live[id] && !graph.nodes[id].is_fixed() { classes[id] } else { None };
-    for class in (0..graph.nodes.len()).filter_map(used) {
-        root.insert(class, class);
-    }
-    for id in 0..graph.nodes.len() {
-        let Some(class) = used(id) else { continue };
-        for other in graph.nodes[id].args.iter().filter_map(|&a| used(a)) {
-            let (a, b) = (find(&root, class), find(&root, other));
-            root.insert(a.max(b), a.min(b));
-        }
-    }
-    let mut out: BTreeMap<usize, Members> = BTreeMap::new();
-    for id in 0..graph.nodes.len() {
-        let Some(class) = used(id) else { continue };
-        let piece = out
-            .entry(find(&root, class))
-            .or_insert_with(|| Members { classes: BTreeMap::new(), class_of: HashMap::new() });
-        piece.classes.entry(class).or_default().push(id);
-        piece.class_of.insert(id, class);
-    }
-    out.into_values().collect()
 }
 
 /// The lanes that share a row, from the masks of all reductions over lanes.
@@ -137,7 +86,13 @@ enum Key {
     Fixed(Id),
 }
 
-fn lift(graph: &Scalar, members: &Members, below7: &[Id], lines: (u32, u32)) -> Result<Lifted, Misfit> {
+/// A component as a program; `lines` are its first and last.
+pub(super) fn lift(
+    graph: &Scalar,
+    members: &Members,
+    below7: &[Id],
+    lines: (u32, u32),
+) -> Result<Lifted, Misfit> {
     let levels = Levels::new(graph, members)?;
     index::check(graph, members, &levels)?;
     let (lanes, partial_sums) = lanes(graph, members)?;
@@ -158,13 +113,7 @@ fn lift(graph: &Scalar, members: &Members, below7: &[Id], lines: (u32, u32)) -> 
     for (class, nodes) in &members.classes {
         input(nodes[0], Key::Class(*class), shapes[levels.of[class]]);
     }
-    let fixed: BTreeSet<Id> = members
-        .class_of
-        .keys()
-        .flat_map(|&id| graph.nodes[id].args.iter().copied())
-        .filter(|&a| graph.nodes[a].is_fixed())
-        .collect();
-    for &id in &fixed {
+    for id in fixed_below(graph, members) {
         input(id, Key::Fixed(id), Shape::Const);
     }
     let mut program = Program::new(layout, inputs);
@@ -181,6 +130,17 @@ fn lift(graph: &Scalar, members: &Members, below7: &[Id], lines: (u32, u32)) -> 
         return Err((format!("a program of more than {MOST} operations"), 0));
     }
     Ok(builder.finish(below7, lines))
+}
+
+/// Everything fixed that the members are computed from.
+fn fixed_below(graph: &Scalar, members: &Members) -> BTreeSet<Id> {
+    let mut open: Vec<Id> = members.class_of.keys().copied().collect();
+    let mut found: BTreeSet<Id> = BTreeSet::new();
+    while let Some(id) = open.pop() {
+        let fixed = graph.nodes[id].args.iter().copied().filter(|&a| graph.nodes[a].is_fixed());
+        open.extend(fixed.filter(|&a| found.insert(a)));
+    }
+    found
 }
 
 /// What shapes the levels are, and the layout.
@@ -227,14 +187,31 @@ impl Builder<'_> {
         if let Some(&node) = self.nodes.get(&key) {
             return Ok(node);
         }
-        match self.graph.nodes[id].number() {
-            Some(x) => {
-                let node = self.push(Op::Num(f64::from(x).to_bits()), Vec::new(), id)?;
-                self.nodes.insert(key, node);
-                Ok(node)
+        // What follows from constants and parameters alone is written where it is first needed.
+        let fixed = &self.graph.nodes[id];
+        let node = match fixed.kind {
+            Kind::Number(bits) => {
+                self.push(Op::Num(f64::from(f32::from_bits(bits)).to_bits()), Vec::new(), id)?
             }
-            None => Err(("a value used before it is there".to_owned(), id)),
-        }
+            Kind::Op(op) if fixed.is_fixed() => {
+                let args: Result<Vec<usize>, Misfit> = fixed.args.iter().map(|&a| self.operand(a)).collect();
+                self.push(op, args?, id)?
+            }
+            Kind::Reduce(op, _) if fixed.is_fixed() => {
+                let mut total: Option<usize> = None;
+                for &a in &fixed.args {
+                    let term = self.operand(a)?;
+                    total = Some(match total {
+                        None => term,
+                        Some(sum) => self.push(op, vec![sum, term], id)?,
+                    });
+                }
+                total.ok_or_else(|| ("a reduction of nothing".to_owned(), id))?
+            }
+            _ => return Err(("a value used before it is there".to_owned(), id)),
+        };
+        self.nodes.insert(key, node);
+        Ok(node)
     }
 
     fn push(&mut self, op: Op, args: Vec<usize>, id: Id) -> Result<usize, Misfit> {
@@ -364,6 +341,14 @@ impl Builder<'_> {
                 }
             }
         }
+        for (key, &node) in &self.nodes {
+            match key {
+                Key::Fixed(id) if !matches!(self.graph.nodes[*id].kind, Kind::Leaf(..) | Kind::Number(_)) => {
+                    places[node].push(self.graph.nodes[*id].at);
+                }
+                _ => {}
+            }
+        }
         // A reduction that is combined with more stands for the operand it reduces too.
         for node in (0..places.len()).rev() {
             for &a in &self.program.nodes[node].args {
@@ -390,6 +375,7 @@ impl Builder<'_> {
             shuffles,
             below7: below7.into_iter().collect(),
             instructions,
+            a_thread: None,
             first: lines.0,
             last: lines.1,
         }

@@ -57,11 +57,13 @@ pub(super) struct Node {
     pub(super) register: String,
     /// The instructions that it took, for the price of the code as it is.
     pub(super) price: Vec<Op>,
+    fixed: bool,
 }
 
 impl Node {
+    /// Whether it is the same for the whole kernel: a constant, a parameter, or what follows from such alone.
     pub(super) fn is_fixed(&self) -> bool {
-        matches!(self.kind, Kind::Number(_) | Kind::Leaf(Leaf::Uniform, _))
+        self.fixed
     }
 
     pub(super) fn number(&self) -> Option<f32> {
@@ -97,7 +99,13 @@ impl Scalar {
             Kind::Op(op) if op != Op::Neg => vec![op],
             _ => Vec::new(),
         };
-        self.nodes.push(Node { kind, args, at, register: register.to_owned(), price });
+        let fixed = match &kind {
+            Kind::Number(_) | Kind::Leaf(Leaf::Uniform, _) => true,
+            Kind::Leaf(..) | Kind::Shuffle(_) => false,
+            Kind::Reduce(_, hops) if !hops.is_empty() => false,
+            Kind::Op(_) | Kind::Reduce(..) => args.iter().all(|&a| self.nodes[a].fixed),
+        };
+        self.nodes.push(Node { kind, args, at, register: register.to_owned(), price, fixed });
         self.known.insert(key, id);
         id
     }

@@ -211,6 +211,9 @@ impl<'a> Registers<'a> {
                 let once = i.guard.is_none().then_some(i);
                 this.definitions.entry(name).and_modify(|d| *d = None).or_insert(once);
             }
+            if let Some(guard) = &i.guard {
+                *this.reads.entry(guard.register.as_str()).or_default() += 1;
+            }
             // An accumulator is read and written by one operand; all others only read.
             let both = matches!(i.base(), "wgmma" | "mma");
             for name in i.operands.iter().skip(if both { 0 } else { written }).flat_map(|o| registers(o)) {
@@ -236,7 +239,9 @@ impl<'a> Registers<'a> {
         // A parameter is read at an address that follows from the parameters' own.
         let parameter = i.base() == "ld" && i.has("param");
         let pure = [
-            "mov", "add", "sub", "mul", "fma", "mad", "neg", "abs", "cvt", "div", "rcp", "ex2", "lg2", "sqrt",
+            "mov", "add", "sub", "mul", "fma", "mad", "neg", "abs", "cvt", "div", "rcp", "ex2", "lg2",
+            "sqrt", "rsqrt", "tanh", "sin", "cos", "max", "min", "setp", "selp", "and", "or", "not", "shl",
+            "shr",
         ];
         let values = || i.operands.iter().skip(1).flat_map(|o| registers(o));
         let is_register = |r: &&str| r.starts_with('%');

@@ -2,13 +2,19 @@
 
 use super::*;
 
-fn lifted(body: &str) -> LiftedFunction {
+pub(super) fn lifted(body: &str) -> LiftedFunction {
+    let (module, found) = read(body);
+    assert_eq!(module.problems, []);
+    found
+}
+
+fn read(body: &str) -> (Module, LiftedFunction) {
     let text = format!(
         ".version 9.0\n.target sm_90a\n.visible .entry k(\n.param .u64 p\n)\n{{\n.reg .f32 %f<99>;\n{body}\nret;\n}}\n"
     );
     let module = kbt_ptx::parse(&text).unwrap();
-    assert_eq!(module.problems, []);
-    lift(&module, &|_| true, &Region::Whole).remove(0)
+    let found = lift(&module, &|_| true, &Region::Whole).remove(0);
+    (module, found)
 }
 
 /// The programs of the pieces.
@@ -36,7 +42,7 @@ fn a_straight_line_becomes_one_expression() {
 }
 
 /// Instructions that are refused: opcode, how many, part of the reason.
-fn refused(found: &LiftedFunction, expected: &[(&str, usize, &str)]) {
+pub(super) fn refused(found: &LiftedFunction, expected: &[(&str, usize, &str)]) {
     let shown: Vec<(&str, usize, &str)> =
         found.refused.iter().map(|r| (r.instruction.as_str(), r.places.len(), r.because.as_str())).collect();
     assert_eq!(shown.len(), expected.len(), "{shown:?}");
@@ -46,7 +52,7 @@ fn refused(found: &LiftedFunction, expected: &[(&str, usize, &str)]) {
 }
 
 /// A program's lines after the layout, without ranges.
-fn short(body: &str, expected: &[&str]) {
+pub(super) fn short(body: &str, expected: &[&str]) {
     let found = lifted(body);
     let of = |p: &Piece| {
         let text = p.program.to_string();
@@ -59,7 +65,7 @@ fn short(body: &str, expected: &[&str]) {
 }
 
 /// `ld.global.f32` of registers f1 to fN.
-fn loads(n: usize) -> String {
+pub(super) fn loads(n: usize) -> String {
     (1..=n).map(|i| format!("ld.global.f32 %f{i}, [%rd{i}];\n")).collect()
 }
 
@@ -156,7 +162,7 @@ fn a_sum_of_two_is_a_sum_of_two() {
 }
 
 #[test]
-fn operations_that_mix_elements_are_no_program() {
+fn operations_that_mix_elements_are_a_program_over_threads_where_they_are_few() {
     // y_i = (x_1 + x_2 + x_3) x_j with j another element than i: each product takes two elements.
     let body = format!(
         "{}add.f32 %f4, %f1, %f2;\nadd.f32 %f5, %f4, %f3;\nmul.f32 %f6, %f1, %f2;\nmul.f32 %f7, %f2, %f3;\n\
@@ -165,20 +171,65 @@ fn operations_that_mix_elements_are_no_program() {
         loads(3)
     );
     let found = lifted(&body);
+    let [piece] = found.pieces.as_slice() else { panic!("{:?}", found.unlifted) };
+    let note = piece.follows.iter().find(|f| f.starts_with("an element is a thread")).unwrap();
+    assert!(note.contains("two elements"), "{note}");
+    short(
+        &body,
+        &[
+            "layout group=1 lanes=1 row=1; elem f1; elem f2; elem f3; t1 = f3 + f1 + f2; out f9 = f1 * f2 * t1; \
+           out f10 = f2 * f3 * t1; out f11 = f3 * f1 * t1",
+        ],
+    );
+    // The same for a hundred elements is out of proportion: refused, with the instruction named.
+    let sum: String = (1..100).map(|i| format!("add.f32 %s{}, %s{i}, %f{};\n", i + 1, i + 1)).collect();
+    let products: String = (1..=100)
+        .map(|i| {
+            let next = i % 100 + 1;
+            format!("mul.f32 %p{i}, %f{i}, %f{next};\nmul.f32 %q{i}, %p{i}, %s100;\nst.global.f32 [%rd9], %q{i};\n")
+        })
+        .collect();
+    let found = lifted(&format!("{}mov.f32 %s1, %f1;\n{sum}{products}", loads(100)));
     assert_eq!(found.pieces.len(), 0);
     let [unlifted] = found.unlifted.as_slice() else { panic!("{:?}", found.unlifted) };
     assert!(unlifted.because.contains("two elements"), "{unlifted:?}");
-    assert!((7..=20).contains(&unlifted.place.ptx_line), "{unlifted:?}");
+    assert!(unlifted.place.ptx_line > 100, "{unlifted:?}");
+}
+
+#[test]
+fn another_lanes_value_outside_a_reduction_is_refused_and_the_rest_lifted() {
+    let body = "ld.global.f32 %f1, [%rd1];\nmov.b32 %r1, %f1;\nshfl.sync.bfly.b32 %r2|%p1, %r1, 1, 31, -1;\n\
+                mov.b32 %f2, %r2;\nmul.f32 %f3, %f2, 0f40400000;\nsub.f32 %f4, %f1, %f3;\nst.global.f32 [%rd2], %f4;";
+    let found = lifted(body);
+    refused(&found, &[("shfl.sync.bfly.b32", 1, "another lane's value")]);
+    assert!(
+        found.pieces[0].inputs.contains(&"result of shfl.sync.bfly.b32".to_owned()),
+        "{:?}",
+        found.pieces[0].inputs
+    );
+    assert_eq!(found.pieces[0].program.layout.lanes, 1);
+}
+
+#[test]
+fn what_was_not_read_of_a_function_is_told() {
+    let text = ".version 9.0\n.target sm_90a\n.entry k()\n{\nld.global.f32 %f1, [%rd1];\nadd.f32 %f2, %f1, %f1;\n\
+                st.global.f32 [%rd1], %f2;\n}\n.entry l()\n{\nmul.f32 %f1, %f2, 0f3F8;\nst.global.f32 [%rd1], %f1;\nmul.f3";
+    let module = kbt_ptx::parse(text).unwrap();
+    let found = lift(&module, &|_| true, &Region::Whole);
+    assert_eq!(found[0].unread, []);
+    let lines: Vec<u32> = found[1].unread.iter().map(|p| p.line).collect();
+    assert_eq!(lines, [11, 13, 9], "{:?}", found[1].unread);
+    refused(&found[1], &[("mul.f32", 1, "no literal")]);
 }
 
 #[test]
 fn what_the_language_cannot_say_is_refused_by_name_and_its_result_an_input() {
     let found = lifted(
         "ld.global.f32 %f1, [%rd1];\nld.global.f32 %f2, [%rd2];\nmul.f32 %f3, %f1, %f2;\n\
-         setp.gt.f32 %p1, %f3, 0f00000000;\nselp.f32 %f4, %f3, %f2, %p1;\nsqrt.rn.f32 %f5, %f3;\n\
+         mul.f32 %f4, %f3, 0f7FFFFFFF;\nsqrt.rz.f32 %f5, %f3;\n\
          add.rz.f32 %f6, %f3, %f2;\nmov.b32 %r1, %f3;\nand.b32 %r2, %r1, 2147483647;\n\
          @%p1 add.f32 %f7, %f3, %f2;\nadd.f32 %f8, %f4, %f5;\nadd.f32 %f9, %f6, %f7;\nmul.f32 %f10, %f8, %f9;\n\
-         tanh.approx.f32 %f11, %f10;\nadd.s32 %r5, %r6, 1;\nst.global.f32 [%rd3], %f11;",
+         sin.approx.f32 %f11, %f10;\nadd.s32 %r5, %r6, 1;\nmul.f32 %f12, %f11, %f11;\nst.global.f32 [%rd3], %f12;",
     );
     refused(
         &found,
@@ -186,16 +237,19 @@ fn what_the_language_cannot_say_is_refused_by_name_and_its_result_an_input() {
             ("add.f32", 1, "predicate"),
             ("add.rz.f32", 1, "rounds"),
             ("and.b32", 1, "bits of a float"),
-            ("selp.f32", 1, "selects"),
-            ("setp.gt.f32", 1, "compares"),
-            ("sqrt.rn.f32", 1, "no such operation"),
-            ("tanh.approx.f32", 1, "no such operation"),
+            ("mul.f32", 1, "NaN constant"),
+            ("sin.approx.f32", 1, "no such operation"),
+            ("sqrt.rz.f32", 1, "rounds"),
         ],
     );
     let inputs: Vec<&str> = found.pieces.iter().flat_map(|p| &p.inputs).map(String::as_str).collect();
-    for expected in
-        ["result of selp.f32", "result of sqrt.rn.f32", "result of add.rz.f32", "result of @p add.f32"]
-    {
+    for expected in [
+        "result of mul.f32",
+        "result of sqrt.rz.f32",
+        "result of sin.approx.f32",
+        "result of add.rz.f32",
+        "result of @p add.f32",
+    ] {
         assert!(inputs.contains(&expected), "{expected}: {inputs:?}");
     }
 }
@@ -261,7 +315,7 @@ fn odd_ptx_is_lifted_without_fault() {
     ] {
         let body =
             format!("ld.global.f32 %f2, [%rd1];\nadd.f32 %f2, %f2, %f2;\n{line}\nst.global.f32 [%rd1], %f1;");
-        let _ = lifted(&body);
+        let _ = read(&body);
     }
 }
 

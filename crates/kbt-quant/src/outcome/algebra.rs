@@ -117,9 +117,10 @@ pub struct MeasuredVariant {
 pub struct AlgebraOutcome {
     /// `kbt.quant/1`.
     pub schema: String,
-    /// The kernel's mode.
-    pub mode: Mode,
-    /// The search from the plainest form; none where it was refused.
+    /// The built-in kernel's mode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// The search from the plainest form, or from the lifted piece that could save most; none where it was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rewrite: Option<RewriteOutcome>,
     /// What each known form costs.
@@ -133,6 +134,9 @@ pub struct AlgebraOutcome {
     /// Why there is no search, and what would allow one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// The arithmetic of another kernel, lifted from its PTX.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lift: Option<super::LiftOutcome>,
 }
 
 impl AlgebraOutcome {
@@ -141,12 +145,13 @@ impl AlgebraOutcome {
     pub fn new(mode: Mode, profile: &DeviceProfile, limits: &Limits) -> Result<Self, SearchError> {
         let mut outcome = Self {
             schema: SCHEMA.to_owned(),
-            mode,
+            mode: Some(mode),
             rewrite: None,
             forms: Vec::new(),
             budget: mode.scheme().map(|s| s.check().budget),
             measured: Vec::new(),
             refused: None,
+            lift: None,
         };
         for name in mode.programs() {
             let program: Program = builtin(name)

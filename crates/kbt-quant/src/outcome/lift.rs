@@ -1,5 +1,6 @@
 //! What was lifted from PTX, what of it could do with less, and what was refused, as a file.
 
+use super::lift_claim::{claim, verdict};
 use super::rewrite::of_costs;
 use super::{RewriteOutcome, SCHEMA};
 use crate::cost::{Cost, CostModel};
@@ -9,11 +10,6 @@ use kbt_device::MissingFigure;
 use kbt_evidence::Provenance;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// The least share of the busiest pipe's cycles that counts as a gain.
-const LEAST_CYCLES: f64 = 0.02;
-/// The least share of issue slots that counts where no pipe is relieved.
-const LEAST_SLOTS: f64 = 0.05;
 
 /// A place in the PTX and, where it says so, in the source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,6 +137,18 @@ pub struct FunctionOutcome {
     pub unlifted: Vec<UnliftedOutcome>,
     /// Instructions that were refused.
     pub refused: Vec<RefusedInstruction>,
+    /// What of the function was not read: the outcome says nothing of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<UnreadOutcome>,
+}
+
+/// Text of a function that the reader did not understand, or its missing end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreadOutcome {
+    /// The line of the PTX.
+    pub ptx_line: u32,
+    /// What is wrong.
+    pub message: String,
 }
 
 /// The result of a lift.
@@ -160,18 +168,18 @@ pub struct LiftOutcome {
 
 /// A lift that could not be priced.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LiftError {
     /// The profile lacks a rate.
     #[error(transparent)]
     Missing(#[from] MissingFigure),
-    /// A search failed.
-    #[error("the piece at PTX line {line}: {error}")]
-    Search {
-        /// Where.
-        line: u32,
-        /// Why.
-        error: SearchError,
-    },
+}
+
+impl LiftOutcome {
+    /// The functions of which something was not read, each with the first such thing.
+    pub fn unread(&self) -> impl Iterator<Item = (&FunctionOutcome, &UnreadOutcome)> {
+        self.functions.iter().filter_map(|f| Some((f, f.unread.first()?)))
+    }
 }
 
 impl PlaceOutcome {
@@ -204,9 +212,26 @@ fn function(
     profile: &kbt_device::DeviceProfile,
     limits: &Limits,
 ) -> Result<FunctionOutcome, LiftError> {
-    let pieces: Result<Vec<PieceOutcome>, LiftError> =
-        f.pieces.iter().map(|p| piece(&f.name, p, profile, limits)).collect();
-    let mut pieces = pieces?;
+    let mut pieces = Vec::new();
+    let mut unsearched = Vec::new();
+    for p in &f.pieces {
+        match piece(&f.name, p, profile, limits) {
+            Ok(done) => pieces.push(done),
+            Err(SearchError::Missing(missing)) => return Err(missing.into()),
+            Err(error) => unsearched.extend(p.lines.iter().map(|&(from, to)| {
+                UnliftedOutcome {
+                    ptx_lines: [from, to],
+                    because: format!("lifted, but not searched: {error}"),
+                    place: p
+                        .places
+                        .iter()
+                        .flatten()
+                        .next()
+                        .map_or_else(|| PlaceOutcome { ptx_line: from, source: None }, PlaceOutcome::new),
+                }
+            })),
+        }
+    }
     // Stable: pieces that save alike stay in their order.
     pieces.sort_by(|a, b| {
         let key = |p: &PieceOutcome| (p.claim.pays, p.claim.cycles_saved_ratio);
@@ -226,6 +251,12 @@ fn function(
                 because: u.because.clone(),
                 place: PlaceOutcome::new(&u.place),
             })
+            .chain(unsearched)
+            .collect(),
+        unread: f
+            .unread
+            .iter()
+            .map(|p| UnreadOutcome { ptx_line: p.line, message: p.message.clone() })
             .collect(),
         refused: f
             .refused
@@ -245,13 +276,10 @@ fn piece(
     piece: &Piece,
     profile: &kbt_device::DeviceProfile,
     limits: &Limits,
-) -> Result<PieceOutcome, LiftError> {
+) -> Result<PieceOutcome, SearchError> {
     let model = CostModel::new(profile, piece.program.layout).bare_conversions();
     let line = piece.lines.first().map_or(0, |l| l.0);
-    let found = search(&piece.program, &model, limits).map_err(|error| match error {
-        SearchError::Missing(missing) => LiftError::Missing(missing),
-        error => LiftError::Search { line, error },
-    })?;
+    let found = search(&piece.program, &model, limits)?;
     let rewrite = RewriteOutcome::new(&format!("{function} from PTX line {line}"), &profile.name, &found);
     let (compiled, cost) = compiled(piece, &model)?;
     let claim = claim(&rewrite, &compiled, &cost);
@@ -323,60 +351,4 @@ fn compiled(piece: &Piece, model: &CostModel<'_>) -> Result<(CompiledOutcome, Co
         provenance: of_costs(&sources),
     };
     Ok((outcome, cost))
-}
-
-fn claim(rewrite: &RewriteOutcome, compiled: &CompiledOutcome, cost: &Cost) -> ClaimOutcome {
-    let cycles = rewrite.baseline.cycles_per_element.min(cost.busiest());
-    let slots = rewrite.baseline.issue_slots.min(cost.issue_slots);
-    let saved = |have: f64, now: f64| if have > 0.0 { 1.0 - now / have } else { 0.0 };
-    let gains: Vec<(f64, f64)> = rewrite
-        .candidates
-        .iter()
-        .map(|c| (saved(cycles, c.cycles_per_element), saved(slots, c.issue_slots)))
-        .collect();
-    let pays =
-        |(cycles, slots): &(f64, f64)| *cycles >= LEAST_CYCLES || (*cycles > -1e-9 && *slots >= LEAST_SLOTS);
-    let candidates: Vec<usize> = (0..gains.len()).filter(|&i| pays(&gains[i])).collect();
-    let best = candidates.first().map_or((0.0, 0.0), |&i| gains[i]);
-    let statement = if candidates.is_empty() {
-        "nothing is claimed: no form that the rules lead to is cheaper".to_owned()
-    } else if best.0 >= LEAST_CYCLES {
-        let now = &rewrite.candidates[candidates[0]];
-        format!(
-            "{:.0} % fewer cycles on the busiest pipe ({} {:.4}, then {} {:.4}), {:.0} % fewer issue slots",
-            100.0 * best.0,
-            compiled.busiest_pipe,
-            cycles,
-            now.busiest_pipe,
-            now.cycles_per_element,
-            100.0 * best.1
-        )
-    } else {
-        format!("{:.0} % fewer issue slots; the busiest pipe stays as busy", 100.0 * best.1)
-    };
-    ClaimOutcome {
-        pays: !candidates.is_empty(),
-        candidates,
-        cycles_saved_ratio: best.0,
-        slots_saved_ratio: best.1,
-        statement,
-        provenance: rewrite.baseline.provenance.clone(),
-    }
-}
-
-/// What the search made of a pattern.
-fn verdict(m: &Match, after: &[Match], rewrite: &RewriteOutcome, claim: &ClaimOutcome) -> String {
-    let rules = m.pattern.rules();
-    let best = claim.candidates.first().and_then(|&i| rewrite.candidates.get(i).map(|c| (i, c)));
-    let still = after.iter().any(|o| o.pattern == m.pattern && o.key == m.key);
-    if let Some((i, candidate)) = best
-        && !still
-        && candidate.rules.iter().any(|r| rules.contains(&r.as_str()))
-    {
-        return format!("taken by candidate {}", i + 1);
-    }
-    match rewrite.refused.iter().find(|r| rules.contains(&r.rule.as_str())) {
-        Some(r) => format!("refused: {} ({})", r.because, r.rule),
-        None => "does not pay: no form with it is cheaper".to_owned(),
-    }
 }

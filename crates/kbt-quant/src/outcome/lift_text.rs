@@ -28,6 +28,9 @@ fn function(out: &mut String, f: &FunctionOutcome, file: &str, device: &str) {
         f.blocks_count,
         f.pieces.len()
     );
+    for u in &f.unread {
+        let _ = writeln!(out, "  NOT READ: line {}: {}", u.ptx_line, u.message);
+    }
     for p in &f.pieces {
         piece(out, p);
     }
@@ -118,6 +121,9 @@ fn piece(out: &mut String, p: &PieceOutcome) {
             "    replay {} rows: {} of {} codes differ, {} explained as ties; {} values within their bounds; {} wrong",
             r.rows_count, r.differing_count, r.codes_count, r.explained_count, r.values_count, r.wrong_count
         );
+        if !r.errors.is_empty() {
+            let _ = writeln!(out, "    error bounds, of the greatest value: {}", r.errors_text());
+        }
     }
 }
 

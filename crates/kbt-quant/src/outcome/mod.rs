@@ -3,6 +3,8 @@
 mod algebra;
 mod hardware;
 mod lift;
+mod lift_claim;
+mod lift_step;
 mod lift_text;
 mod rewrite;
 mod verdict;
@@ -11,7 +13,7 @@ pub use algebra::{AlgebraOutcome, Form, MeasuredVariant, Mode, UnknownMode};
 pub use hardware::{HardwareConversion, HardwareDifference, HardwareOutcome};
 pub use lift::{
     ClaimOutcome, CompiledOutcome, FunctionOutcome, LiftError, LiftOutcome, PatternOutcome, PieceOutcome,
-    PlaceOutcome, RefusedInstruction, UnliftedOutcome, lift_outcome,
+    PlaceOutcome, RefusedInstruction, UnliftedOutcome, UnreadOutcome, lift_outcome,
 };
 pub use rewrite::{BoundOutcome, CandidateOutcome, GraphOutcome, PricedOutcome, RefusedRule, RewriteOutcome};
 

@@ -24,7 +24,8 @@ pub struct PricedOutcome {
     pub cycles_per_element: f64,
     /// Instructions issued, an element.
     pub issue_slots: f64,
-    /// Cycles along the longest dependence from an input to an output.
+    /// Cycles along the longest dependence from an input to an output; no number where a latency on it is not known.
+    #[serde(deserialize_with = "number_or_none")]
     pub chain: f64,
     /// How the numbers are known: a model over rates, as weak as the weakest of them.
     pub provenance: Provenance,
@@ -45,7 +46,8 @@ pub struct CandidateOutcome {
     pub cycles_per_element: f64,
     /// Instructions issued, an element.
     pub issue_slots: f64,
-    /// Cycles along the longest dependence.
+    /// Cycles along the longest dependence; no number where a latency on it is not known.
+    #[serde(deserialize_with = "number_or_none")]
     pub chain: f64,
     /// The rules that lead to it from the baseline, in the order of the proof.
     pub rules: Vec<String>,
@@ -123,6 +125,11 @@ pub struct RewriteOutcome {
     pub refused: Vec<RefusedRule>,
     /// The graph searched.
     pub graph: GraphOutcome,
+}
+
+/// What is written as `null` is no number.
+fn number_or_none<'de, D: serde::Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::<f64>::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
 fn pipes(cost: &Cost) -> BTreeMap<String, f64> {
@@ -285,6 +292,9 @@ impl RewriteOutcome {
                 r.explained_count,
                 r.wrong_count
             );
+            if !r.errors.is_empty() {
+                let _ = writeln!(out, "  error bounds, of the greatest value: {}", r.errors_text());
+            }
         }
         let bound = &self.lower_bound;
         let _ = writeln!(

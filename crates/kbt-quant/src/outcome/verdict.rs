@@ -20,6 +20,9 @@ impl AlgebraOutcome {
     /// One line for a terminal.
     #[must_use]
     pub fn headline(&self) -> String {
+        if let Some(lift) = &self.lift {
+            return lift.headline();
+        }
         let Some(rewrite) = &self.rewrite else {
             return format!("algebra: refused: {}", self.refused.as_deref().unwrap_or("no search"));
         };
@@ -50,6 +53,9 @@ impl AlgebraOutcome {
     /// What the step says of eliminating instructions by algebra.
     #[must_use]
     pub fn verdicts(&self) -> Vec<Verdict> {
+        if let Some(lift) = &self.lift {
+            return vec![lift.verdict()];
+        }
         let verdict =
             |standing, reason: String| Verdict::new(FixClass::Algebra, standing, Step::Algebra, reason);
         let Some(rewrite) = &self.rewrite else {

@@ -1,11 +1,13 @@
 //! What the search knows of every class of equal terms: shape, interval, constant, and a fingerprint.
 //!
 //! The fingerprint is the class's value in f64 on sampled inputs. Two terms that a rule makes equal must have the
-//! same; a difference is kept as a [`Mismatch`] and voids the search: one wrong rule would make everything equal.
+//! same; a difference is kept as a [`Mismatch`] and voids the search: one wrong rule would make everything equal. A
+//! comparison of values that lie within f64's rounding of each other says nothing: [`Sampled`].
 
 use super::interval::Interval;
 use super::node::ENode;
 use super::rules::Need;
+use super::sample::Sampled;
 use crate::lang::eval::{self, Extent};
 use crate::lang::{Layout, Op, Program, Shape};
 use egg::{Analysis, DidMerge, EGraph, Id, Language};
@@ -35,7 +37,7 @@ pub(super) struct Facts {
     program: Program,
     extent: Extent,
     /// Values of each input, sample after sample.
-    samples: Vec<Vec<Vec<f64>>>,
+    samples: Vec<Vec<Vec<Sampled>>>,
     pub(super) granted: BTreeSet<Use>,
     pub(super) refused: BTreeSet<Use>,
     pub(super) mismatches: Vec<Mismatch>,
@@ -49,7 +51,7 @@ pub(super) struct Data {
     pub(super) interval: Interval,
     pub(super) constant: Option<f64>,
     /// Values at the class's shape, one vector a sample.
-    values: Rc<Vec<Vec<f64>>>,
+    values: Rc<Vec<Vec<Sampled>>>,
 }
 
 impl Facts {
@@ -57,7 +59,7 @@ impl Facts {
         Self {
             program,
             extent,
-            samples,
+            samples: samples.into_iter().map(|one| one.into_iter().map(known).collect()).collect(),
             granted: BTreeSet::new(),
             refused: BTreeSet::new(),
             mismatches: Vec::new(),
@@ -73,11 +75,17 @@ impl Facts {
         let whole = a.shape.max(b.shape);
         for (left, right) in a.values.iter().zip(b.values.iter()) {
             for i in 0..self.extent.len(whole) {
-                let of = |data: &Data, values: &[f64]| {
-                    values.get(self.extent.index(data.shape, whole, i)).copied().unwrap_or(f64::NAN)
+                let of = |data: &Data, values: &[Sampled]| {
+                    values
+                        .get(self.extent.index(data.shape, whole, i))
+                        .copied()
+                        .unwrap_or(Sampled::known(f64::NAN))
                 };
                 let (x, y) = (of(a, left), of(b, right));
-                let same = x == y
+                let certain = x.certain && y.certain;
+                let (x, y) = (x.value, y.value);
+                let same = !certain
+                    || x == y
                     || (x.is_nan() && y.is_nan())
                     || (x - y).abs() <= 1e-9 * x.abs().max(y.abs()) + 1e-12;
                 if !same {
@@ -87,6 +95,10 @@ impl Facts {
             }
         }
     }
+}
+
+fn known(values: Vec<f64>) -> Vec<Sampled> {
+    values.into_iter().map(Sampled::known).collect()
 }
 
 /// Constants that differ only by f64's rounding are one: 40 significant bits are kept (an f32 has 24), and what is
@@ -118,7 +130,8 @@ impl Analysis<ENode> for Facts {
         let shape =
             if enode.op == Op::Out { Shape::Const } else { enode.op.shape(&shapes).unwrap_or(Shape::Elem) };
         let intervals: Vec<Interval> = enode.children().iter().map(|id| data(id).interval).collect();
-        let interval = Interval::of(enode.op, &intervals, facts.program.layout);
+        let square = enode.args.len() > 1 && egraph.find(enode.args[0]) == egraph.find(enode.args[1]);
+        let interval = Interval::of_square(enode.op, &intervals, facts.program.layout, square);
         let constant = match enode.op {
             Op::Num(bits) => Some(snap(f64::from_bits(bits), 0.0)),
             op => {
@@ -134,7 +147,7 @@ impl Analysis<ENode> for Facts {
         };
         let values = (0..facts.samples.len())
             .map(|k| {
-                let args: Vec<(Shape, &[f64])> = enode
+                let args: Vec<(Shape, &[Sampled])> = enode
                     .children()
                     .iter()
                     .map(|id| (data(id).shape, data(id).values[k].as_slice()))

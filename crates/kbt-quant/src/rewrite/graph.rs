@@ -2,7 +2,6 @@
 
 use super::analysis::{Facts, Graph};
 use super::extract::{Choice, Problem, Solution};
-use super::interval::Interval;
 use super::node::ENode;
 use super::rules;
 use super::sample::{self, Mask, Rng, Size};
@@ -51,7 +50,7 @@ pub(super) fn saturate(program: &Program, limits: &Limits) -> Result<Saturated, 
         let id = egraph.add(ENode::new(node.op, args));
         for assumption in program.assumptions.iter().filter(|a| a.node == i) {
             let mut data = egraph[id].data.clone();
-            data.interval = data.interval.meet(Interval::from_range(assumption.range));
+            data.interval = data.interval.within(assumption.range);
             egraph.set_analysis_data(id, data);
         }
         nodes.push(id);

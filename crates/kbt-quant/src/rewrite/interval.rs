@@ -61,6 +61,11 @@ impl Interval {
         Self { lo, hi, nan: self.nan && other.nan }
     }
 
+    /// What a promise adds: where it is a number, it lies in `range`. NaN is no number, and is not promised away.
+    pub(crate) fn within(self, range: Range) -> Self {
+        Self { nan: self.nan, ..self.meet(Self::from_range(range)) }
+    }
+
     /// Whether `self` says enough more than `other` to be worth passing on; rounding must not count, or cycles of
     /// equal terms would tighten for ever.
     pub(super) fn tightens(self, other: Self) -> bool {
@@ -127,6 +132,10 @@ impl Interval {
         Self { lo: 1.0 / self.hi, hi: 1.0 / self.lo, nan: self.nan }
     }
 
+    fn root(self) -> Self {
+        Self { lo: self.lo.max(0.0).sqrt(), hi: self.hi.max(0.0).sqrt(), nan: self.nan || self.lo < 0.0 }
+    }
+
     fn rounded(self, format: Format) -> Self {
         let to = eval::conversion(format);
         // FP4 and FP6 turn NaN into their greatest value.
@@ -136,6 +145,18 @@ impl Interval {
         let (lo, hi) =
             if format == Format::Ue8m0 { (format.decode(0).into(), HUGE) } else { (bound(self.lo), hi) };
         Self { lo, hi, nan: self.nan && keeps_nan }
+    }
+
+    /// The interval of an operation's result, whose first two operands are one value if `square` says so.
+    pub(crate) fn of_square(op: Op, args: &[Self], layout: Layout, square: bool) -> Self {
+        let known = Self::of(op, args, layout);
+        let Some(x) = args.first().filter(|_| square) else { return known };
+        let product = Self { lo: 0.0, nan: x.nan, ..x.times(*x) };
+        match op {
+            Op::Mul => Self { lo: known.lo.max(0.0), nan: x.nan, ..known },
+            Op::Fma => args.get(2).map_or(known, |z| product.plus(*z).as_f32().meet(known)),
+            _ => known,
+        }
     }
 
     /// The interval of an operation's result.
@@ -157,6 +178,11 @@ impl Interval {
             Op::Exp2 => Self { lo: x.lo.exp2(), hi: x.hi.exp2(), nan: x.nan },
             Op::Log2 => Self { lo: x.lo.max(0.0).log2(), hi: x.hi.max(0.0).log2(), nan: x.nan || x.lo < 0.0 },
             Op::Rcp => x.reciprocal(),
+            Op::Sqrt | Op::SqrtRn => x.root(),
+            Op::Rsqrt => x.root().reciprocal(),
+            Op::Tanh => Self { lo: x.lo.tanh(), hi: x.hi.tanh(), nan: x.nan },
+            Op::Lt | Op::Le | Op::Eq => Self { lo: 0.0, hi: 1.0, nan: false },
+            Op::Select => Self { lo: y.lo.min(z.lo), hi: y.hi.max(z.hi), nan: y.nan || z.nan },
             Op::Add => x.plus(y),
             Op::Mul => x.times(y),
             Op::Div => {
@@ -190,6 +216,18 @@ mod tests {
     }
 
     #[test]
+    fn a_square_is_not_negative() {
+        let x = Interval { lo: -3.0, hi: 2.0, nan: false };
+        let of = |op, args: &[Interval], square| Interval::of_square(op, args, LAYOUT, square).to_string();
+        assert_eq!(of(Op::Mul, &[x, x], false), "[-6, 9]");
+        assert_eq!(of(Op::Mul, &[x, x], true), "[0, 9]");
+        let one = Interval { lo: 1.0, hi: 1.0, nan: false };
+        assert_eq!(of(Op::Fma, &[x, x, one], true), "[1, 10]");
+        let masked = Interval { lo: f64::NEG_INFINITY, hi: 2.0, nan: false };
+        assert_eq!(of(Op::Mul, &[masked, masked], true), "[0, inf]", "0 times itself, infinity times itself");
+    }
+
+    #[test]
     fn operations_on_extended_reals() {
         let inf = f64::INFINITY;
         for (op, args, expect) in [
@@ -202,6 +240,12 @@ mod tests {
             (Op::Div, vec![(0.0, 1.0), (0.0, 2.0)], "[0, inf] or NaN"),
             (Op::Div, vec![(0.0, 1.0), (0.5, 2.0)], "[0, 2]"),
             (Op::Rcp, vec![(-2.0, 2.0)], "[-inf, inf]"),
+            (Op::Sqrt, vec![(4.0, 9.0)], "[2, 3]"),
+            (Op::SqrtRn, vec![(-4.0, 9.0)], "[0, 3] or NaN"),
+            (Op::Rsqrt, vec![(0.0, 4.0)], "[0.5, inf]"),
+            (Op::Tanh, vec![(-inf, 0.0)], "[-1, 0]"),
+            (Op::Lt, vec![(-inf, inf), (0.0, 1.0)], "[0, 1]"),
+            (Op::Select, vec![(0.0, 1.0), (-3.0, -2.0), (5.0, inf)], "[-3, inf]"),
             (Op::Cvt(Format::E2m1), vec![(0.3, 100.0)], "[0.5, 6]"),
             (Op::RowSum, vec![(0.0, 1.0)], "[0, 128]"),
             (Op::Max, vec![(-inf, 1.0), (-100.0, -100.0)], "[-100, 1]"),

@@ -10,13 +10,17 @@ pub(crate) mod interval;
 mod need;
 mod node;
 mod replay;
+#[cfg(test)]
+mod root_tests;
 mod rules;
+mod rules_choice;
+mod rules_root;
 mod sample;
 mod search;
 #[cfg(test)]
 mod tests;
 
-pub use replay::{Replay, replay};
+pub use replay::{ErrorBound, Replay, replay};
 pub use search::{Candidate, LowerBound, Priced, Refusal, Search, search};
 
 use kbt_device::MissingFigure;

@@ -21,6 +21,12 @@ pub(super) enum Need {
     BelowInfinity,
     /// Never negative, never NaN.
     NotNegative,
+    /// Finite, and of magnitude 2^-126 at least.
+    NotZero,
+    /// Never NaN.
+    NotNan,
+    /// A number from 0 to 1.
+    Share,
     /// Finite, and its product with that variable too.
     FiniteTimes(&'static str),
     /// Exists at most once a group (or row); otherwise the rule has no meaning here.
@@ -53,6 +59,9 @@ impl Need {
             Self::ExpInRange => !i.nan && i.lo >= TINY.log2() && i.hi < HUGE.log2(),
             Self::BelowInfinity => !i.nan && i.hi <= HUGE,
             Self::NotNegative => !i.nan && i.lo >= 0.0,
+            Self::NotZero => i.is_finite() && (i.lo >= TINY || i.hi <= -TINY),
+            Self::NotNan => !i.nan,
+            Self::Share => !i.nan && i.lo >= 0.0 && i.hi <= 1.0,
             Self::FiniteTimes(other) => look(other).is_some_and(|other| {
                 let product =
                     Interval::of(Op::Mul, &[i, egraph[other].data.interval], egraph.analysis.layout());
@@ -77,6 +86,9 @@ impl fmt::Display for Need {
             }
             Self::BelowInfinity => f.write_str("must not be +inf or NaN"),
             Self::NotNegative => f.write_str("must not be negative or NaN"),
+            Self::NotZero => f.write_str("must be finite and not 0"),
+            Self::NotNan => f.write_str("must not be NaN"),
+            Self::Share => f.write_str("must lie in [0, 1]"),
             Self::FiniteTimes(_) => f.write_str("must be finite, and so must its product with the factor"),
             Self::AtMost(shape) | Self::Exactly(shape) => write!(f, "must be {shape}"),
             Self::Number => f.write_str("must be a number"),

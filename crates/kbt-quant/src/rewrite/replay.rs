@@ -35,11 +35,33 @@ pub struct Replay {
     /// Rows by kind of input. A kind that is missing has no inputs on which the assumptions hold.
     #[serde(default)]
     pub kinds: BTreeMap<String, usize>,
+    /// What the error of each output that is no code is bounded by, by its name.
+    #[serde(default)]
+    pub errors: BTreeMap<String, ErrorBound>,
     /// How the counts are known.
     pub provenance: Provenance,
 }
 
+/// A bound on an output's error against real arithmetic, over its greatest magnitude in the row: the greatest over the
+/// rows of usual size, exact conversions and the stated errors of approximate instructions taken in.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct ErrorBound {
+    /// Of the program given.
+    pub baseline_ratio: f64,
+    /// Of the candidate.
+    pub candidate_ratio: f64,
+}
+
 impl Replay {
+    /// The error bounds for people, empty where every output is a code.
+    #[must_use]
+    pub fn errors_text(&self) -> String {
+        let one = |(name, e): (&String, &ErrorBound)| {
+            format!("{name} {:.1e}, before {:.1e}", e.candidate_ratio, e.baseline_ratio)
+        };
+        self.errors.iter().map(one).collect::<Vec<_>>().join("; ")
+    }
+
     fn new() -> Self {
         Self {
             rows_count: 0,
@@ -51,6 +73,7 @@ impl Replay {
             wrong_count: 0,
             wrong: Vec::new(),
             kinds: BTreeMap::new(),
+            errors: BTreeMap::new(),
             provenance: Provenance::modelled(
                 "f32 evaluation of both programs; exp2, log2 and rcp correctly rounded, where a GPU's are approximate \
                  within the error bounds used",
@@ -131,6 +154,11 @@ impl Replay {
         let (left, right) = (a.evaluate(&inputs, extent), b.evaluate(&inputs, extent));
         for ((name, i), (_, j)) in a.outputs.iter().zip(&b.outputs) {
             let is_code = matches!(a.nodes[*i].op, Op::Cvt(_));
+            if !is_code && what == "usual" {
+                let known = self.errors.entry(name.clone()).or_default();
+                known.baseline_ratio = known.baseline_ratio.max(error_ratio(&left[*i]));
+                known.candidate_ratio = known.candidate_ratio.max(error_ratio(&right[*j]));
+            }
             for (k, (x, y)) in left[*i].iter().zip(&right[*j]).enumerate() {
                 let fine = if is_code {
                     self.codes_count += 1;
@@ -166,6 +194,13 @@ impl Replay {
         self.explained_count += usize::from(explained);
         explained
     }
+}
+
+/// The greatest error bound over the greatest magnitude. What is 0 throughout, or beyond f32, has none.
+fn error_ratio(values: &[Tracked]) -> f64 {
+    let most = |of: fn(&Tracked) -> f64| values.iter().map(of).filter(|x| x.is_finite()).fold(0.0, f64::max);
+    let (error, magnitude) = (most(|v| v.error), most(|v| v.real.abs()));
+    if magnitude > 0.0 { error / magnitude } else { 0.0 }
 }
 
 /// The boundary between two neighbouring values of a conversion: the midpoint, or for one that rounds towards zero
@@ -317,6 +352,22 @@ mod tests {
             differing += report.differing_count;
         }
         assert!(differing > 0, "boundaries that nothing crosses test nothing");
+    }
+
+    #[test]
+    fn a_form_that_cancels_has_a_greater_error_bound() {
+        let head =
+            "layout group=1 row=1\nelem x in [1000, 1001]\nrow m in [999, 1000]\nconst k in [0.1, 0.2]\n";
+        let baseline: Program = format!("{head}out y = (x - m) * k").parse().unwrap();
+        let candidate: Program = format!("{head}out y = fma(x, k, -(m * k))").parse().unwrap();
+        let report = replay(&baseline, &candidate);
+        assert!(report.holds());
+        let bound = report.errors["y"];
+        assert!(
+            bound.baseline_ratio < 1e-6 && bound.candidate_ratio > 3.0 * bound.baseline_ratio,
+            "{bound:?}"
+        );
+        assert!(report.errors_text().starts_with("y "), "{}", report.errors_text());
     }
 
     #[test]

@@ -5,9 +5,12 @@
 use super::analysis::{Facts, Graph, Use};
 pub(super) use super::need::Need;
 use super::node::ENode;
+use super::rules_choice::CHOICES;
+use super::rules_root::ROOTS;
 use crate::lang::Shape;
 use egg::{Applier, Id, Pattern, PatternAst, Rewrite, Subst, Symbol, Var};
 use std::fmt;
+use std::sync::LazyLock;
 
 /// One rule.
 #[derive(Debug)]
@@ -22,7 +25,7 @@ pub(super) struct Rule {
     pub(super) says: &'static str,
 }
 
-const fn rule(
+pub(super) const fn rule(
     name: &'static str,
     from: &'static str,
     to: &'static str,
@@ -44,13 +47,17 @@ const fn inverse(
 }
 
 use Need::{
-    AtMost, BelowInfinity, Exactly, ExpInRange, Finite, FiniteTimes, Invertible, NotNegative, Number,
-    Positive, RarerThanA,
+    AtMost, BelowInfinity, Exactly, ExpInRange, Finite, FiniteTimes, Invertible, NotNegative, NotZero,
+    Number, Positive, RarerThanA,
 };
 use Shape::{Elem, Group, Row};
 
-/// Every rule.
-pub(super) const RULES: &[Rule] = &[
+/// Every rule. A rule's place here is its number.
+pub(super) static RULES: LazyLock<Vec<&'static Rule>> =
+    LazyLock::new(|| ALGEBRA.iter().chain(ROOTS).chain(CHOICES).collect());
+
+/// Sums, products, exponentials, logarithms and reductions.
+const ALGEBRA: &[Rule] = &[
     // Order of operands.
     rule("add-commutes", "(add ?a ?b)", "(add ?b ?a)", &[], "a + b = b + a"),
     rule("mul-commutes", "(mul ?a ?b)", "(mul ?b ?a)", &[], "a b = b a"),
@@ -68,6 +75,7 @@ pub(super) const RULES: &[Rule] = &[
     rule("cancel-neg", "(add (add ?a (neg ?b)) ?b)", "?a", &[("?b", Finite)], "a - b + b = a"),
     // Division and reciprocal.
     rule("div-to-rcp", "(div ?a ?b)", "(mul ?a (rcp ?b))", &[("?b", Invertible)], "a / b = a (1/b)"),
+    rule("inverses", "(mul ?a (rcp ?a))", "1", &[("?a", Invertible)], "a (1/a) = 1"),
     rule("rcp-exp2", "(rcp (exp2 ?a))", "(exp2 (neg ?a))", &[], "1 / 2^a = 2^-a"),
     inverse(
         "undo-div",
@@ -245,7 +253,7 @@ pub(super) const RULES: &[Rule] = &[
         "factor-into-fma",
         "(mul (add ?a ?b) ?c)",
         "(fma ?a ?c (mul ?b ?c))",
-        &[("?b", RarerThanA), ("?c", RarerThanA), ("?b", FiniteTimes("?c")), ("?c", Positive)],
+        &[("?b", RarerThanA), ("?c", RarerThanA), ("?b", FiniteTimes("?c")), ("?c", NotZero)],
         "(a + b) c = a c + b c",
     ),
     rule(
@@ -258,7 +266,7 @@ pub(super) const RULES: &[Rule] = &[
             ("?d", RarerThanA),
             ("?b", FiniteTimes("?d")),
             ("?c", FiniteTimes("?d")),
-            ("?d", Positive),
+            ("?d", NotZero),
         ],
         "(a b + c) d = a (b d) + c d",
     ),

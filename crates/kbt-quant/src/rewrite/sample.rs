@@ -1,8 +1,8 @@
 //! Inputs to evaluate programs on: drawn at random within the declared ranges, masked elements included, such that
 //! the program's assumptions hold.
 
-use crate::lang::eval::Extent;
-use crate::lang::{Program, Range, Shape};
+use crate::lang::eval::{Extent, Number};
+use crate::lang::{Op, Program, Range, Shape};
 
 /// A small generator: the same inputs on every run and machine.
 #[derive(Debug, Clone)]
@@ -88,8 +88,9 @@ pub(super) fn inputs(
     mask: Mask,
     rng: &mut Rng,
 ) -> Option<Vec<Vec<f64>>> {
+    let mut held: Option<(Vec<Vec<f64>>, Vec<bool>)> = None;
     for tries in 0..TRIES {
-        let drawn: Vec<Vec<f64>> = program
+        let mut drawn: Vec<Vec<f64>> = program
             .inputs
             .iter()
             .map(|input| {
@@ -111,24 +112,98 @@ pub(super) fn inputs(
                 values
             })
             .collect();
-        if holds(program, &drawn, extent) {
-            return Some(drawn);
+        // Elements on which the assumptions held already stay; the others are drawn again.
+        if let Some((kept, fine)) = held.take() {
+            for (input, (new, old)) in program.inputs.iter().zip(drawn.iter_mut().zip(&kept)) {
+                for (i, value) in new.iter_mut().enumerate() {
+                    let stays = input.shape != Shape::Elem || fine.get(i).copied().unwrap_or(false);
+                    *value = if stays { old[i] } else { *value };
+                }
+            }
+        }
+        match failing(program, &drawn, extent) {
+            Failing::None => return Some(drawn),
+            Failing::Elements(fine) if tries % PATIENCE + 1 < PATIENCE => held = Some((drawn, fine)),
+            _ => {}
         }
     }
     None
 }
 
-/// Whether the program's assumptions hold on these inputs.
-pub(super) fn holds(program: &Program, inputs: &[Vec<f64>], extent: Extent) -> bool {
+/// Where a program's assumptions fail.
+enum Failing {
+    None,
+    /// Only in what is assumed of elements; which elements are fine.
+    Elements(Vec<bool>),
+    /// In what is assumed of groups, rows or constants.
+    More,
+}
+
+fn failing(program: &Program, inputs: &[Vec<f64>], extent: Extent) -> Failing {
     if program.assumptions.is_empty() {
-        return true;
+        return Failing::None;
     }
     let values = program.evaluate(inputs, extent);
-    program.assumptions.iter().all(|a| {
+    let mut fine = vec![true; extent.len(Shape::Elem)];
+    let mut more = false;
+    for a in &program.assumptions {
         // NaN is what the rules' own conditions are about; rounding may exceed a bound by a little.
-        values[a.node].iter().all(|&x| {
-            let slack = 1e-6 * a.range.hi.abs().max(1.0);
-            x.is_nan() || (a.range.lo - slack <= x && x <= a.range.hi + slack)
-        })
-    })
+        let slack = 1e-6 * a.range.hi.abs().max(1.0);
+        let within = |x: f64| x.is_nan() || (a.range.lo - slack <= x && x <= a.range.hi + slack);
+        let elements = program.shapes[a.node] == Shape::Elem;
+        for (i, _) in values[a.node].iter().enumerate().filter(|(_, x)| !within(**x)) {
+            match fine.get_mut(i).filter(|_| elements) {
+                Some(fine) => *fine = false,
+                None => more = true,
+            }
+        }
+    }
+    match (more, fine.iter().all(|f| *f)) {
+        (true, _) => Failing::More,
+        (false, true) => Failing::None,
+        (false, false) => Failing::Elements(fine),
+    }
+}
+
+/// Whether the program's assumptions hold on these inputs.
+pub(super) fn holds(program: &Program, inputs: &[Vec<f64>], extent: Extent) -> bool {
+    matches!(failing(program, inputs, extent), Failing::None)
+}
+
+/// A value in f64 on sampled inputs. Two formulas of one value differ by f64's rounding, and a comparison of values that
+/// nearly meet may turn by it: what follows from such a comparison is not certain, and tells no two terms apart.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Sampled {
+    pub(super) value: f64,
+    pub(super) certain: bool,
+}
+
+impl Sampled {
+    pub(super) const fn known(value: f64) -> Self {
+        Self { value, certain: true }
+    }
+}
+
+impl Number for Sampled {
+    fn constant(x: f64) -> Self {
+        Self::known(x)
+    }
+
+    fn apply(op: Op, args: &[Self]) -> Self {
+        let values: Vec<f64> = args.iter().map(|a| a.value).collect();
+        let value = f64::apply(op, &values);
+        let meets = match (op, values.as_slice()) {
+            (Op::Lt | Op::Le | Op::Eq, &[a, b]) => (a - b).abs() <= 1e-9 * a.abs().max(b.abs()) + 1e-12,
+            _ => false,
+        };
+        Self { value, certain: !meets && args.iter().all(|a| a.certain) }
+    }
+
+    fn greater(self, other: Self) -> Self {
+        Self { value: self.value.greater(other.value), certain: self.certain && other.certain }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self { value: self.value.plus(other.value), certain: self.certain && other.certain }
+    }
 }

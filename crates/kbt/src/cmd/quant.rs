@@ -176,7 +176,16 @@ fn lift(args: &Lift) -> Outcome {
     }
     let profile = profile(&args.device)?;
     match lift_outcome(&origin, &functions, &profile, &Limits::default()) {
-        Ok(outcome) => print(args.format, &outcome, LiftOutcome::render_text),
+        Ok(outcome) => {
+            let printed = print(args.format, &outcome, LiftOutcome::render_text)?;
+            match outcome.unread().next() {
+                None => Ok(printed),
+                Some((f, unread)) => Err(Failure::input(format!(
+                    "{origin}:{}: {}; `{}` is lifted only as far as it was read",
+                    unread.ptx_line, unread.message, f.name
+                ))),
+            }
+        }
         Err(LiftError::Missing(missing)) => Err(Failure::Refused(missing.to_string())),
         Err(error) => Err(Failure::input(format!("{origin}: {error}"))),
     }

@@ -34,18 +34,13 @@ impl Decoder<'_, '_> {
                 self.scalar.nodes[id].price.clear();
                 id
             }
-            "ex2" if only(&["approx"]) => {
-                let [a] = self.floats(i, at)?;
-                self.scalar.op(Op::Exp2, &[a], at, &r)
-            }
-            "lg2" if only(&["approx"]) => {
-                let [a] = self.floats(i, at)?;
-                self.scalar.op(Op::Log2, &[a], at, &r)
-            }
-            "rcp" if only(&["approx"]) => {
-                let [a] = self.floats(i, at)?;
-                self.scalar.op(Op::Rcp, &[a], at, &r)
-            }
+            "ex2" if only(&["approx"]) => self.unary(Op::Exp2, i, at, &r)?,
+            "lg2" if only(&["approx"]) => self.unary(Op::Log2, i, at, &r)?,
+            "rcp" if only(&["approx"]) => self.unary(Op::Rcp, i, at, &r)?,
+            "sqrt" if only(&["approx"]) => self.unary(Op::Sqrt, i, at, &r)?,
+            "sqrt" if only(&["rn"]) => self.unary(Op::SqrtRn, i, at, &r)?,
+            "rsqrt" if only(&["approx"]) => self.unary(Op::Rsqrt, i, at, &r)?,
+            "tanh" if only(&["approx"]) => self.unary(Op::Tanh, i, at, &r)?,
             "rcp" if only(&["rn"]) => {
                 let [a] = self.floats(i, at)?;
                 let one = self.scalar.number(1.0, at);
@@ -65,6 +60,11 @@ impl Decoder<'_, '_> {
         };
         self.set(i, Value::F32(id));
         Some(())
+    }
+
+    fn unary(&mut self, op: Op, i: &Instruction, at: At, r: &str) -> Option<Id> {
+        let [a] = self.floats(i, at)?;
+        Some(self.scalar.op(op, &[a], at, r))
     }
 
     fn negated(&mut self, a: Id, at: At) -> Id {

@@ -1,44 +1,19 @@
 //! Instructions to scalar nodes: what each PTX opcode means in the language, and what is refused.
 
 mod arithmetic;
+mod choice;
 mod convert;
+mod exponential;
+mod reason;
 
 use super::scalar::{At, Id, Kind, Leaf, Scalar};
 use super::scan::{Block, Item, Registers, registers, writes};
 use super::value::{Value, float_literal, integer_literal};
 use crate::format::Format;
+pub(in crate::lift) use exponential::Step;
 use kbt_ptx::Instruction;
+pub(super) use reason::Reason;
 use std::collections::{BTreeMap, HashMap};
-
-/// Why an instruction was not lifted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Reason {
-    /// Arithmetic that the language has no word for.
-    NoOperation,
-    /// Another rounding, saturation or NaN rule than the language's.
-    OtherRounding,
-    /// Integer arithmetic on the bits of a float.
-    Bits,
-    /// Compares floats or selects by a predicate.
-    Select,
-    /// Executes under a predicate.
-    Guarded,
-    /// Puts codes together.
-    Packing,
-}
-
-impl Reason {
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::NoOperation => "the language has no such operation",
-            Self::OtherRounding => "rounds, saturates or treats NaN in a way that the language does not",
-            Self::Bits => "integer arithmetic on the bits of a float",
-            Self::Select => "compares floats, or selects by a predicate",
-            Self::Guarded => "executes under a predicate",
-            Self::Packing => "puts codes together; kept as it is",
-        }
-    }
-}
 
 /// Refused instructions: opcode and reason to places.
 pub(super) type Refused = BTreeMap<(String, Reason), Vec<At>>;
@@ -90,7 +65,8 @@ impl Decoder<'_, '_> {
         let mut written: HashMap<&str, bool> = HashMap::new();
         for (i, _) in block.instructions() {
             let skip = usize::from(writes(i));
-            for name in i.operands.iter().skip(skip).flat_map(|o| registers(o)) {
+            let guard = i.guard.iter().map(|g| g.register.as_str());
+            for name in i.operands.iter().skip(skip).flat_map(|o| registers(o)).chain(guard) {
                 *reads_since.entry(name).or_default() += 1;
             }
             for name in i.operands.iter().take(skip).flat_map(|o| registers(o)) {
@@ -170,18 +146,22 @@ impl Decoder<'_, '_> {
         }
     }
 
+    /// A constant; a NaN is none that the language has.
+    fn constant(&mut self, bits: u32, at: At) -> Option<Id> {
+        let x = f32::from_bits(bits);
+        if x.is_nan() { None } else { Some(self.scalar.number(x, at)) }
+    }
+
     /// An operand as a float: a node that is there, a constant, or a new leaf. None where it is something else.
     fn float(&mut self, operand: &str, at: At) -> Option<Id> {
         if let Some(bits) = float_literal(operand) {
-            return Some(self.scalar.number(f32::from_bits(bits), at));
+            return self.constant(bits, at);
         }
         match self.known(operand) {
             Some(Value::F32(id)) => return Some(id),
-            Some(Value::Bits(bits)) => return Some(self.scalar.number(f32::from_bits(bits), at)),
+            Some(Value::Bits(bits)) => return self.constant(bits, at),
             Some(Value::Int(x)) => {
-                return u32::try_from(x & 0xffff_ffff)
-                    .ok()
-                    .map(|b| self.scalar.number(f32::from_bits(b), at));
+                return u32::try_from(x & 0xffff_ffff).ok().and_then(|bits| self.constant(bits, at));
             }
             Some(Value::Same(source)) => return self.float(&source, at),
             Some(_) => return None,
@@ -208,6 +188,10 @@ impl Decoder<'_, '_> {
     }
 
     fn instruction(&mut self, i: &Instruction, at: At) {
+        // What a comparison decides leaves the lifted part where anything else is done by it.
+        if let Some(value) = i.guard.as_ref().and_then(|g| self.env.get(&g.register)) {
+            self.scalar.outputs.extend(value.nodes());
+        }
         let reads_known = i
             .operands
             .iter()
@@ -234,11 +218,20 @@ impl Decoder<'_, '_> {
             i.operands.iter().skip(1).flat_map(|o| registers(o)).any(|r| {
                 matches!(self.env.get(r), Some(Value::Codes(..) | Value::Half(_) | Value::Halves(..)))
             });
+        let constants =
+            || i.operands.iter().skip(1).filter(|o| is_float_arithmetic(i) && !o.starts_with('%'));
+        let takes_step =
+            || i.operands.iter().skip(1).any(|o| matches!(self.env.get(o), Some(Value::Exp(..))));
+        let is_nan = |bits: u32| f32::from_bits(bits).is_nan();
         match i.base() {
+            _ if constants().any(|o| is_malformed(o)) => Some(Reason::Literal),
+            _ if constants().filter_map(|o| float_literal(o)).any(is_nan) => Some(Reason::NotANumber),
+            _ if i.has("pred") && reads_known => Some(Reason::Select),
+            _ if takes_step() => Some(Reason::Exponential),
             "setp" | "selp" | "slct" | "set" if reads_known || is_float_arithmetic(i) => Some(Reason::Select),
             // Reading an integer or a narrower float in gives an input, no more.
             "cvt" if !reads_known && i.modifiers().last() != Some("f32") => None,
-            "add" | "sub" | "mul" | "fma" | "mad" | "div" | "rcp" | "max" | "min" | "cvt"
+            "add" | "sub" | "mul" | "fma" | "mad" | "div" | "rcp" | "sqrt" | "max" | "min" | "cvt"
                 if i.has("f32") || i.has("f32x2") =>
             {
                 Some(Reason::OtherRounding)
@@ -256,10 +249,15 @@ impl Decoder<'_, '_> {
 
     /// Whether the instruction was understood, and its result set.
     fn understood(&mut self, i: &Instruction, at: At) -> bool {
+        if self.exponential(i, at).is_some() {
+            return true;
+        }
         match i.base() {
             "mov" => self.moved(i, at).is_some(),
             "shfl" => self.shuffled(i, at).is_some(),
             "cvt" => self.converted(i, at).is_some(),
+            "setp" => self.compared(i, at).is_some(),
+            "selp" => self.selected(i, at).is_some(),
             "shl" | "and" => self.widened(i).is_some(),
             _ => self.arithmetic(i, at).is_some(),
         }
@@ -347,6 +345,11 @@ impl Decoder<'_, '_> {
 fn register(i: &Instruction) -> String {
     let name = i.operands.first().and_then(|o| registers(o).next()).unwrap_or_default();
     name.trim_start_matches('%').to_owned()
+}
+
+/// Whether an operand begins as a float's literal does and is none.
+fn is_malformed(operand: &str) -> bool {
+    (operand.starts_with("0f") || operand.starts_with("0F")) && float_literal(operand).is_none()
 }
 
 /// The parts of `{%f1, %f2}`.

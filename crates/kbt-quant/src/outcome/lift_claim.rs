@@ -1,0 +1,67 @@
+//! What is claimed of a lifted piece, and what the search made of its patterns.
+
+use super::RewriteOutcome;
+use super::lift::{ClaimOutcome, CompiledOutcome};
+use crate::cost::Cost;
+use crate::lift::Match;
+
+/// The least share of the busiest pipe's cycles that counts as a gain.
+const LEAST_CYCLES: f64 = 0.02;
+/// The least share of issue slots that counts where no pipe is relieved.
+const LEAST_SLOTS: f64 = 0.05;
+
+pub(super) fn claim(rewrite: &RewriteOutcome, compiled: &CompiledOutcome, cost: &Cost) -> ClaimOutcome {
+    let cycles = rewrite.baseline.cycles_per_element.min(cost.busiest());
+    let slots = rewrite.baseline.issue_slots.min(cost.issue_slots);
+    let saved = |have: f64, now: f64| if have > 0.0 { 1.0 - now / have } else { 0.0 };
+    let gains: Vec<(f64, f64)> = rewrite
+        .candidates
+        .iter()
+        .map(|c| (saved(cycles, c.cycles_per_element), saved(slots, c.issue_slots)))
+        .collect();
+    let pays =
+        |(cycles, slots): &(f64, f64)| *cycles >= LEAST_CYCLES || (*cycles > -1e-9 && *slots >= LEAST_SLOTS);
+    let candidates: Vec<usize> = (0..gains.len()).filter(|&i| pays(&gains[i])).collect();
+    let best = candidates.first().map_or((0.0, 0.0), |&i| gains[i]);
+    let statement = if candidates.is_empty() {
+        "nothing is claimed: no form that the rules lead to is cheaper".to_owned()
+    } else if best.0 >= LEAST_CYCLES {
+        let now = &rewrite.candidates[candidates[0]];
+        format!(
+            "{:.0} % fewer cycles on the busiest pipe ({} {:.4}, then {} {:.4}), {:.0} % fewer issue slots",
+            100.0 * best.0,
+            compiled.busiest_pipe,
+            cycles,
+            now.busiest_pipe,
+            now.cycles_per_element,
+            100.0 * best.1
+        )
+    } else {
+        format!("{:.0} % fewer issue slots; the busiest pipe stays as busy", 100.0 * best.1)
+    };
+    ClaimOutcome {
+        pays: !candidates.is_empty(),
+        candidates,
+        cycles_saved_ratio: best.0,
+        slots_saved_ratio: best.1,
+        statement,
+        provenance: rewrite.baseline.provenance.clone(),
+    }
+}
+
+/// What the search made of a pattern.
+pub(super) fn verdict(m: &Match, after: &[Match], rewrite: &RewriteOutcome, claim: &ClaimOutcome) -> String {
+    let rules = m.pattern.rules();
+    let best = claim.candidates.first().and_then(|&i| rewrite.candidates.get(i).map(|c| (i, c)));
+    let still = after.iter().any(|o| o.pattern == m.pattern && o.key == m.key);
+    if let Some((i, candidate)) = best
+        && !still
+        && candidate.rules.iter().any(|r| rules.contains(&r.as_str()))
+    {
+        return format!("taken by candidate {}", i + 1);
+    }
+    match rewrite.refused.iter().find(|r| rules.contains(&r.rule.as_str())) {
+        Some(r) => format!("refused: {} ({})", r.because, r.rule),
+        None => "does not pay: no form with it is cheaper".to_owned(),
+    }
+}
