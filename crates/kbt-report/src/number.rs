@@ -53,6 +53,7 @@ pub(crate) fn ratio(value: f64) -> String {
 /// Cycles: tenths only where there are few, more only below one.
 pub(crate) fn cycles(value: f64) -> String {
     match value.abs() {
+        m if m.is_nan() => "unknown".to_owned(),
         m if m < 1.0 => plain(value),
         m if m < 100.0 => trimmed(&format!("{value:.1}")),
         _ => grouped(&format!("{value:.0}")),

@@ -295,6 +295,22 @@ pub(crate) struct RungDone<'a> {
 }
 
 impl Run {
+    /// The verdicts of every finished step, in the ladder's order.
+    pub(crate) fn verdicts(&self) -> Vec<Verdict> {
+        fn of<T>(slot: &Slot<T>) -> impl Iterator<Item = &Verdict> {
+            slot.iter().flat_map(|done| &done.verdicts)
+        }
+        of(&self.triage)
+            .chain(of(&self.rates))
+            .chain(of(&self.trace))
+            .chain(of(&self.schedule))
+            .chain(of(&self.algebra))
+            .chain(of(&self.handoff))
+            .chain(of(&self.validate))
+            .cloned()
+            .collect()
+    }
+
     /// Every step of the ladder, in order.
     pub(crate) fn rungs(&self) -> [Rung<'_>; 7] {
         fn rung<T>(step: Step, slot: &Slot<T>) -> Rung<'_> {

@@ -236,6 +236,67 @@ fn a_roofline_alone_is_a_file_of_its_own() {
         "{svg}"
     );
     assert!(svg.contains("HBM read") && svg.contains("TFLOP/s") && !svg.contains("var(--"), "{svg}");
+    // A kernel without operations is named and has no place.
+    let mut none = plot.clone();
+    none.points[0].flop_per_byte = 0.0;
+    none.points[0].flop_per_s = 0.0;
+    let svg = kbt_report::roofline_svg(&none).unwrap();
+    assert!(svg.contains("no useful operations") && !svg.contains("=\"-"), "{svg}");
     let empty = kbt_report::roofline_svg(&kbt_roofline::outcome::RooflinePlot::default()).unwrap();
     balanced(&empty);
+}
+
+/// The labels of the page's plots.
+fn plots(html: &str) -> Vec<&str> {
+    attribute(html, "role=\"img\" aria-label=\"").collect()
+}
+
+#[test]
+fn every_step_that_has_a_picture_draws_it() {
+    let (_, html, _) = full("plots");
+    let labels = plots(&html);
+    for wanted in [
+        "Roofline",
+        "Pressure on the pipes, before and after",
+        "The chain of rewrites",
+        "The sweep: each setting&#39;s time over the baseline&#39;s",
+    ] {
+        let wanted = wanted.replace("&#39;", "'");
+        assert!(labels.iter().any(|l| l.replace("&#39;", "'") == wanted), "{wanted}: {labels:?}");
+    }
+    assert!(labels.iter().any(|l| l.contains(" steps of ")), "the pipeline: {labels:?}");
+    // The sweep has the model's curve and intervals.
+    let sweep =
+        html.split("role=\"img\" aria-label=\"The sweep").nth(1).unwrap().split("</svg>").next().unwrap();
+    assert!(sweep.contains("measured, with its interval") && sweep.contains(">\nmodel\n<"), "{sweep}");
+    // Each plot is followed by where its numbers come from, or by a table that says so.
+    assert!(html.matches("<figcaption").count() >= labels.len());
+}
+
+#[test]
+fn without_a_cheaper_program_the_pipes_compare_the_forms() {
+    let dir = changed("forms", Step::Algebra, |v| {
+        let extra = v["outcome"]["forms"][0].clone();
+        let forms = v["outcome"]["forms"].as_array_mut().unwrap();
+        forms.push(extra);
+        let last = forms.last_mut().unwrap();
+        last["name"] = json!("cheaper-form");
+        last["predicted"]["cycles_per_element"] = json!(0.001);
+        v["outcome"].as_object_mut().unwrap().remove("rewrite");
+    });
+    let (html, _) = kbt_report::render(&dir).unwrap();
+    let labels = plots(&html);
+    assert!(labels.contains(&"Pressure on the pipes, before and after"), "{labels:?}");
+    assert!(!labels.contains(&"The chain of rewrites"), "{labels:?}");
+    let bars =
+        html.split("role=\"img\" aria-label=\"Pressure").nth(1).unwrap().split("</svg>").next().unwrap();
+    assert!(bars.contains("cheaper-form"), "{bars}");
+}
+
+#[test]
+fn what_later_steps_found_stands_in_the_matrix() {
+    let (_, html, _) = full("ladder");
+    let matrix = html.split("<caption>Evidence matrix, best candidate first").nth(1).unwrap();
+    let matrix = matrix.split("</table>").next().unwrap();
+    assert!(matrix.contains("Step 5 (handoff)") || matrix.contains("step 5 (handoff)"), "{matrix}");
 }

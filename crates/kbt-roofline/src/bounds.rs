@@ -4,7 +4,7 @@
 use crate::ceilings::{Ceilings, RoofKind};
 use crate::facts::FactSheet;
 use crate::metrics;
-use crate::outcome::{Bound, Contradiction, Resource};
+use crate::outcome::{Bound, Resource};
 use crate::work::{Work, bytes, scaled};
 use kbt_evidence::{Figure, Provenance, Unit};
 
@@ -49,7 +49,7 @@ pub(crate) fn account(sheet: &FactSheet, work: &Work, ceilings: &Ceilings) -> Ac
         bounds: Vec::new(),
         compute_roof: None,
         compute_parts: Vec::new(),
-        hbm_roof: ceilings.hbm(work.read_share).map(|(k, f)| (k, f.clone())),
+        hbm_roof: ceilings.hbm(work.read_share),
         roofs_used: Vec::new(),
         time_us: time(sheet),
         assumptions: Vec::new(),
@@ -91,7 +91,8 @@ fn memory(a: &mut Accounts, sheet: &FactSheet, work: &Work, ceilings: &Ceilings)
     let l2 = match dataflow.and_then(|d| d.l2_bytes) {
         Some(b) => Some(sheet.figure("dataflow.l2_bytes", "L2 bytes", b, Unit::Bytes)),
         None => {
-            counted_l2.map(|b| sheet.figure("profiler.metrics.lts__t_bytes.sum", "L2 bytes", b, Unit::Bytes))
+            let one = |b| sheet.figure("profiler.metrics.lts__t_bytes.sum", "L2 bytes", b, Unit::Bytes);
+            counted_l2.map(|b| of_a_call(sheet, one(b)))
         }
     };
     if let (Some(moved), Some(roof)) = (l2, ceilings.roof(RoofKind::L2Read).cloned()) {
@@ -107,10 +108,29 @@ fn memory(a: &mut Accounts, sheet: &FactSheet, work: &Work, ceilings: &Ceilings)
     }
 }
 
-/// Device-memory traffic: counted by the profiler, else useful bytes plus stated intermediates.
+/// Device-memory traffic of a call, as the profiler counted it.
 pub(crate) fn moved_bytes(sheet: &FactSheet) -> Option<Figure> {
     let counted = metrics::dram_bytes(sheet.profiler.as_ref()?.metrics.as_ref()?)?;
-    Some(sheet.figure("profiler.metrics.dram__bytes.sum", "HBM bytes counted", counted, Unit::Bytes))
+    let one = sheet.figure("profiler.metrics.dram__bytes.sum", "HBM bytes counted", counted, Unit::Bytes);
+    Some(of_a_call(sheet, one))
+}
+
+/// A counter of one launch, times the kernels of a call where these are like the one profiled: together they must fit
+/// into the call's time. Of a call of unlike kernels only the profiled one is known.
+pub(crate) fn of_a_call(sheet: &FactSheet, one: Figure) -> Figure {
+    /// Profiled launches are this much slower at most.
+    const SLOWER: f64 = 1.1;
+    let timing = sheet.timing.clone().unwrap_or_default();
+    let duration =
+        sheet.profiler.as_ref().and_then(|p| p.metrics.as_ref()?.get("gpu__time_duration.sum").copied());
+    match (timing.kernels, duration, timing.median_us) {
+        (Some(kernels), Some(ns), Some(us)) if kernels > 1.0 && kernels * ns / 1e3 <= us * SLOWER => {
+            let count = sheet.figure("timing.kernels", "kernels a call", kernels, Unit::Count);
+            let how = format!("{kernels} kernels a call, each as the one profiled");
+            Figure::computed(&one.name, one.value * kernels, one.unit, &how, &[&one, &count])
+        }
+        _ => one,
+    }
 }
 
 fn arithmetic(a: &mut Accounts, work: &Work, ceilings: &Ceilings) {
@@ -168,7 +188,8 @@ fn terms(a: &mut Accounts, sheet: &FactSheet, ceilings: &Ceilings) {
             let why = Provenance::assumed("one kernel a call, as `timing.kernels` is not stated");
             Figure::new("kernels a call", kernels, Unit::Count, why)
         };
-        let how = format!("{kernels} launches x {:.2} us", latency.value * 1e6);
+        let overlap = if kernels > 1.0 { ", one after another; launches that queue overlap" } else { "" };
+        let how = format!("{kernels} launches x {:.2} us{overlap}", latency.value * 1e6);
         let us = kernels * latency.value * 1e6;
         let time = Figure::computed("launch", us, Unit::Microseconds, &how, &[&count, &latency]);
         push_time(a, Resource::Launch, "launch", how, time);
@@ -270,60 +291,6 @@ pub(crate) fn wave_efficiency(sheet: &FactSheet, ceilings: &Ceilings) -> Option<
         (waves / waves.ceil(), format!("{waves:.2} waves of {capacity} CTAs take {}", waves.ceil()))
     };
     Some(Figure::computed("wave efficiency", value, Unit::Ratio, &how, &[&grid, &sms]))
-}
-
-/// Bounds that the measured time beats, beyond its own spread.
-pub(crate) fn contradictions(a: &Accounts, sheet: &FactSheet) -> Vec<Contradiction> {
-    let spread = a.time_us.as_ref().and_then(|t| t.spread.as_ref().map(|s| (s.high - s.low) / 2.0 / t.value));
-    let tolerance = spread.unwrap_or(0.0).max(0.02);
-    let mut found: Vec<Contradiction> = Vec::new();
-    for bound in &a.bounds {
-        let Some(share) = bound.share.as_ref().filter(|s| s.value > 1.0 + tolerance) else { continue };
-        let causes = match bound.resource {
-            Resource::Hbm => vec![
-                "part of the traffic never reached device memory (L2 held it)".to_owned(),
-                "the ceiling is too low: another transfer direction, a memory clock above the data sheet's"
-                    .to_owned(),
-                "the useful bytes are overcounted".to_owned(),
-            ],
-            Resource::HbmTraffic => vec![
-                "the ceiling is too low for this mix of reads and writes".to_owned(),
-                "the profiled launch and the timed one differ (cache state, clocks)".to_owned(),
-            ],
-            Resource::Compute | Resource::Xu => vec![
-                "the clock was above the one behind the ceiling".to_owned(),
-                "sparsity, a narrower format, or fewer operations than counted".to_owned(),
-                "the ceiling's own kernel does not reach the peak".to_owned(),
-            ],
-            _ => vec!["the model behind this bound does not hold here".to_owned()],
-        };
-        found.push(Contradiction {
-            what: format!(
-                "the {} bound is {:.1} us and the measured time {:.1} us: {:.0} % of a ceiling",
-                bound.name,
-                bound.time.value,
-                a.time_us.as_ref().map_or(0.0, |t| t.value),
-                share.value * 100.0
-            ),
-            figure: share.clone(),
-            causes,
-        });
-    }
-    if let Some(metrics) = sheet.profiler.as_ref().and_then(|p| p.metrics.as_ref()) {
-        for (name, value) in metrics {
-            if (name.ends_with(".pct") || name.contains("pct_of_peak")) && *value > 100.0 {
-                let path = format!("profiler.metrics.{name}");
-                found.push(Contradiction {
-                    what: format!("{name} reads {value:.2} %, more than a whole"),
-                    figure: sheet.figure(&path, name, *value, Unit::Percent),
-                    causes: vec![
-                        "counters of one ratio were collected in different passes; the pass-to-pass difference shows".to_owned(),
-                    ],
-                });
-            }
-        }
-    }
-    found
 }
 
 /// A rate as people read it.

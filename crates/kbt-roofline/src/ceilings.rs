@@ -22,6 +22,8 @@ pub enum RoofKind {
     HbmWrite,
     /// Bytes read plus written by a copy a second.
     HbmCopy,
+    /// Bytes read plus written a second at an operator's own mix, between the measured ones.
+    HbmMix,
     /// Bytes read from L2 a second.
     L2Read,
     /// Bytes read from shared memory a second, all SMs.
@@ -55,6 +57,7 @@ impl RoofKind {
             Self::HbmRead => "HBM read",
             Self::HbmWrite => "HBM write",
             Self::HbmCopy => "HBM copy",
+            Self::HbmMix => "HBM at this mix of reads and writes",
             Self::L2Read => "L2 read",
             Self::SharedRead => "shared memory",
             Self::TensorTf32 => "tensor tf32",
@@ -75,6 +78,7 @@ impl RoofKind {
             | Self::HbmRead
             | Self::HbmWrite
             | Self::HbmCopy
+            | Self::HbmMix
             | Self::L2Read
             | Self::SharedRead => Unit::BytesPerSecond,
             Self::LaunchLatency => Unit::Seconds,
@@ -191,9 +195,35 @@ impl Ceilings {
         self.roofs.iter().map(|(k, f)| (*k, f))
     }
 
-    /// The device-memory roof for traffic of which `read_share` is reads.
+    /// The device-memory roof for traffic of which `read_share` is reads. A copy is slower a byte than reads or writes
+    /// alone, since the bus turns around: where the copy and the purer direction are equally well known, the time of a
+    /// byte is taken to grow evenly from the one to the other.
     #[must_use]
-    pub fn hbm(&self, read_share: f64) -> Option<(RoofKind, &Figure)> {
+    pub fn hbm(&self, read_share: f64) -> Option<(RoofKind, Figure)> {
+        /// Within this of a measured mix, that one is taken as it is.
+        const SAME_MIX: f64 = 0.03;
+        let pure = if read_share >= 0.5 { RoofKind::HbmRead } else { RoofKind::HbmWrite };
+        let away = (read_share - 0.5).abs() * 2.0;
+        if let (Some(copy), Some(pure)) = (self.roofs.get(&RoofKind::HbmCopy), self.roofs.get(&pure))
+            && copy.provenance.kind == pure.provenance.kind
+            && self.roofs.get(&RoofKind::HbmPeak).is_none_or(|p| p.provenance.kind <= copy.provenance.kind)
+            && (2.0 * SAME_MIX..=1.0 - 2.0 * SAME_MIX).contains(&away)
+        {
+            let rate = 1.0 / (away / pure.value + (1.0 - away) / copy.value);
+            let how = format!(
+                "{:.0} % reads: the time of a byte between those of {} and {}",
+                read_share * 100.0,
+                copy.name,
+                pure.name
+            );
+            let kind = RoofKind::HbmMix;
+            let figure = Figure::computed(kind.as_str(), rate, kind.unit(), &how, &[copy, pure]);
+            return Some((kind, figure));
+        }
+        self.hbm_of_one_mix(read_share).map(|(kind, figure)| (kind, figure.clone()))
+    }
+
+    fn hbm_of_one_mix(&self, read_share: f64) -> Option<(RoofKind, &Figure)> {
         let order = match read_share {
             r if r >= 0.9 => [RoofKind::HbmRead, RoofKind::HbmCopy, RoofKind::HbmPeak],
             r if r <= 0.1 => [RoofKind::HbmWrite, RoofKind::HbmCopy, RoofKind::HbmPeak],
@@ -317,74 +347,4 @@ pub(crate) fn is_firm(kind: Known) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use kbt_device::Ceiling;
-
-    fn recorded() -> Provenance {
-        Provenance::measured("kbt microbench run", "NVIDIA H200", "2026-11-30").read_back()
-    }
-
-    #[test]
-    fn a_recorded_ceiling_comes_before_a_published_one_and_gaps_are_filled() {
-        let mut profile = DeviceProfile::new("h200-sxm", Arch::SM_90A, recorded());
-        profile.device = Some("NVIDIA H200".into());
-        profile.sm_count = Some(132);
-        profile.sm_clock_mhz = Some(1980.0);
-        profile.ceilings.push(Ceiling {
-            kind: CeilingKind::TensorBf16,
-            bytes_per_s: None,
-            flop_per_s: Some(780e12),
-            seconds: None,
-            spread_percent: None,
-            provenance: recorded(),
-        });
-        let c = Ceilings::from_profile(&profile);
-        let bf16 = c.roof(RoofKind::TensorBf16).unwrap();
-        assert_eq!((bf16.value, bf16.provenance.kind), (780e12, Known::Recorded));
-        let (kind, hbm) = c.hbm(0.5).unwrap();
-        assert_eq!((kind, hbm.value), (RoofKind::HbmPeak, 4.8e12));
-        assert_eq!(hbm.provenance.kind, Known::Published);
-        // 16 ex2 lanes x 132 SMs x 1980 MHz, as weak as the published rate.
-        let ex2 = c.roof(RoofKind::Ex2).unwrap();
-        assert_eq!((ex2.value, ex2.provenance.kind), (16.0 * 132.0 * 1980e6, Known::Published));
-        assert!(c.measured(&[RoofKind::TensorBf16]) && !c.measured(&[RoofKind::HbmPeak]));
-    }
-
-    #[test]
-    fn formats_without_a_tensor_core_fall_back_to_16_bit_and_say_so() {
-        let h200 = Ceilings::published(published::part("H200").unwrap());
-        let (kind, _, note) = h200.math(MathType::Fp4, true).unwrap();
-        assert_eq!(kind, RoofKind::TensorBf16);
-        assert!(note.unwrap().contains("no FP4 tensor core"));
-        let b200 = Ceilings::published(published::part("B200").unwrap());
-        assert_eq!(b200.math(MathType::Fp4, true).unwrap().0, RoofKind::TensorFp4);
-        let (_, tf32, note) = h200.math(MathType::Tf32, true).unwrap();
-        assert_eq!(tf32.value, 494.5e12);
-        assert_eq!(tf32.provenance.kind, Known::Assumed);
-        assert!(note.is_some());
-    }
-
-    #[test]
-    fn a_sheets_own_ceiling_beats_the_data_sheet_but_not_a_measurement() {
-        let text =
-            "ceilings:\n- {kind: hbm_copy, bytes_per_s: 592.0e9, provenance: {kind: given, by: own copy}}\n";
-        let sheet = FactSheet::from_yaml(text, "f.yaml").unwrap();
-        let c = Ceilings::published(published::part("RTX 5070").unwrap()).with_sheet(&sheet);
-        assert_eq!(c.hbm(0.7).unwrap().1.value, 592e9);
-        let own = "ceilings:\n- {kind: tensor_bf16, flop_per_s: 700.0e12, provenance: {kind: given, by: own product}}\n";
-        let sheet = FactSheet::from_yaml(own, "f.yaml").unwrap();
-        let bf16 = |c: Ceilings| c.with_sheet(&sheet).roof(RoofKind::TensorBf16).unwrap().value;
-        assert_eq!(bf16(Ceilings::published(published::part("H200").unwrap())), 700e12);
-        let mut profile = DeviceProfile::new("h200-sxm", Arch::SM_90A, recorded());
-        profile.ceilings.push(Ceiling {
-            kind: CeilingKind::TensorBf16,
-            bytes_per_s: None,
-            flop_per_s: Some(780e12),
-            seconds: None,
-            spread_percent: None,
-            provenance: recorded(),
-        });
-        assert_eq!(bf16(Ceilings::from_profile(&profile)), 780e12);
-    }
-}
+mod tests;

@@ -1,6 +1,7 @@
 //! The smallest experiment for a candidate: one factor, a number predicted, a number that falsifies, a rule to stop.
 
 use crate::candidates::{CandidateSpec, spec};
+use crate::facts::OperatorKind;
 use crate::outcome::{CandidateRow, CandidateStanding as Standing, Experiment};
 use kbt_evidence::{Figure, Provenance, Unit};
 
@@ -38,17 +39,17 @@ pub(crate) fn effect(candidate: &CandidateSpec, share: Option<&Figure>) -> Figur
 }
 
 /// Experiments for the candidates that are still open, in their order.
-pub(crate) fn design(evidence: &[CandidateRow], time: &Figure) -> Vec<Experiment> {
+pub(crate) fn design(evidence: &[CandidateRow], time: &Figure, kind: OperatorKind) -> Vec<Experiment> {
     evidence
         .iter()
         .filter(|r| matches!(r.standing, Standing::Supported | Standing::Contested | Standing::Open))
         // What accounts for less than this cannot be told from noise, whatever speaks for it.
         .filter(|r| r.share.as_ref().is_none_or(|s| s.value >= LEAST_SHARE))
-        .filter_map(|r| Some(one(spec(&r.candidate)?, r, time)))
+        .filter_map(|r| Some(one(spec(&r.candidate)?, r, time, kind)))
         .collect()
 }
 
-fn one(candidate: &CandidateSpec, row: &CandidateRow, time: &Figure) -> Experiment {
+fn one(candidate: &CandidateSpec, row: &CandidateRow, time: &Figure, kind: OperatorKind) -> Experiment {
     let effect = effect(candidate, row.share.as_ref());
     let predicted = Figure::computed(
         "predicted time",
@@ -80,7 +81,7 @@ fn one(candidate: &CandidateSpec, row: &CandidateRow, time: &Figure) -> Experime
     Experiment {
         id: candidate.id.to_owned(),
         candidate: candidate.id.to_owned(),
-        factor: candidate.experiment.factor.to_owned(),
+        factor: candidate.experiment.factor(kind).to_owned(),
         command: candidate.experiment.command.map(str::to_owned),
         prediction: format!(
             "{:.1} us, {:.0} % less than {:.1} us{basis}",

@@ -18,11 +18,14 @@ mod candidates;
 mod ceilings;
 mod checks;
 mod conditions;
+mod contradictions;
 mod dtype;
 mod experiments;
 mod facts;
+mod gather;
 mod import;
 mod intake;
+mod ladder;
 mod lines;
 mod matrix;
 mod metrics;
@@ -45,6 +48,7 @@ pub use facts::{
     AccessPattern, Dataflow, DeviceFacts, Dtypes, FactSheet, Implementation, Operator, OperatorKind,
     Profiler, Role, SCHEMA, Shape, Timing, TimingMethod,
 };
+pub use gather::{CONDITIONS, Gathered, MachineCode, ProfilerRequest};
 pub use import::{Import, import};
 pub use outcome::{ExperimentResult, RooflinePlot, TriageOutcome};
 pub use published::{ArchFigures, Part, PartFigure, arch_figures, model_part, part, parts, same_device};

@@ -4,6 +4,7 @@
 use crate::candidates::{self, BottleneckClass, CandidateSpec, spec};
 use crate::conditions::Condition;
 use crate::experiments;
+use crate::facts::OperatorKind;
 use crate::outcome::{
     Call, CandidateRow, CandidateStanding as Standing, Check, CheckStatus, ExperimentResult, InitialCall,
     Reading, ResultRow, Statement,
@@ -131,9 +132,8 @@ fn keep(ranked: Vec<Ranked>) -> Vec<CandidateRow> {
 }
 
 fn judge(candidate: &CandidateSpec, signals: &Signals, checks: &[Check]) -> (CandidateRow, f64) {
-    let (mut supports, mut against) = (Vec::new(), Vec::new());
+    let (mut supports, mut against, mut looked_for) = (Vec::new(), Vec::new(), Vec::new());
     let mut needed: Vec<String> = Vec::new();
-    let mut looked = false;
     for check in checks.iter().filter(|c| candidate.checks.contains(&c.id.as_str())) {
         let figures: Vec<Figure> = check.conditions.iter().flatten().filter_map(|t| t.read.clone()).collect();
         let statement = || Statement { text: format!("{} {}", check.question, check.finding), figures };
@@ -142,27 +142,33 @@ fn judge(candidate: &CandidateSpec, signals: &Signals, checks: &[Check]) -> (Can
             CheckStatus::Clear => against.push(statement()),
             CheckStatus::NotEvaluated => {}
         }
-        looked |= check.status != CheckStatus::NotEvaluated;
         needed.extend(check.needed.iter().cloned());
     }
-    let mut weigh = |conditions: &[Condition], into: &mut Vec<Statement>, counts: bool| {
-        for condition in conditions {
-            match condition.holds(signals) {
-                Some(true) => into.extend(condition.statement(signals)),
-                Some(false) => {}
-                None => {
-                    let s = condition.signal;
-                    needed.push(format!("{} ({})", s.meaning(), s.measure()));
-                }
-            }
-            looked |= counts && condition.holds(signals).is_some();
+    let wanting = |c: &Condition| format!("{} ({})", c.signal.meaning(), c.signal.measure());
+    for group in candidate.supports {
+        let holds: Vec<Option<bool>> = group.iter().map(|c| c.holds(signals)).collect();
+        if holds.iter().all(|h| *h == Some(true)) {
+            supports.push(together(group, signals));
+        } else if !holds.contains(&Some(false)) {
+            needed.extend(group.iter().filter(|c| c.holds(signals).is_none()).map(wanting));
         }
-    };
-    weigh(candidate.supports, &mut supports, false);
-    weigh(candidate.against, &mut against, true);
-    needed.dedup();
+    }
+    for condition in candidate.against {
+        match condition.holds(signals) {
+            Some(true) => against.extend(condition.statement(signals)),
+            Some(false) => looked_for.extend(condition.not_against(signals)),
+            None => needed.push(wanting(condition)),
+        }
+    }
+    let mut seen: Vec<String> = Vec::new();
+    needed.retain(|n| {
+        !seen.contains(n) && {
+            seen.push(n.clone());
+            true
+        }
+    });
     // One reading may answer several conditions of a candidate.
-    for list in [&mut supports, &mut against] {
+    for list in [&mut supports, &mut against, &mut looked_for] {
         list.dedup_by(|a, b| a.text == b.text);
     }
     let share = (candidate.claim)(signals);
@@ -183,12 +189,22 @@ fn judge(candidate: &CandidateSpec, signals: &Signals, checks: &[Check]) -> (Can
         fix: candidate.fix.to_owned(),
         standing,
         share,
+        counter_evidence_looked_for: !(against.is_empty() && looked_for.is_empty()),
         supports,
         against,
-        counter_evidence_looked_for: looked,
+        looked_for,
         needed,
     };
     (row, score)
+}
+
+/// A group of conditions as one statement.
+fn together(group: &[Condition], signals: &Signals) -> Statement {
+    let all: Vec<Statement> = group.iter().filter_map(|c| c.statement(signals)).collect();
+    Statement {
+        text: all.iter().map(|s| s.text.as_str()).collect::<Vec<_>>().join("; "),
+        figures: all.into_iter().flat_map(|s| s.figures).collect(),
+    }
 }
 
 /// Reads results against the predictions made without them.
@@ -196,8 +212,9 @@ pub(crate) fn read_results(
     results: &[(ExperimentResult, String)],
     time: &Figure,
     signals: &Signals,
+    kind: OperatorKind,
 ) -> Result<Vec<ResultRow>, SheetError> {
-    results.iter().map(|(result, origin)| read_result(result, origin, time, signals)).collect()
+    results.iter().map(|(result, origin)| read_result(result, origin, time, signals, kind)).collect()
 }
 
 fn read_result(
@@ -205,6 +222,7 @@ fn read_result(
     origin: &str,
     time: &Figure,
     signals: &Signals,
+    kind: OperatorKind,
 ) -> Result<ResultRow, SheetError> {
     let candidate = spec(&result.experiment).ok_or_else(|| {
         let known: Vec<&str> = candidates::all().map(|c| c.id).collect();
@@ -239,7 +257,7 @@ fn read_result(
     let change = (1.0 - ratio) * 100.0;
     let finding = format!(
         "experiment: {} took {:.2} us against {:.2} us ({}), predicted {:.1} % less: {}{}",
-        candidate.experiment.factor,
+        candidate.experiment.factor(kind),
         observed.value,
         baseline.value,
         if change >= 0.0 { format!("{change:.1} % less") } else { format!("{:.1} % more", -change) },

@@ -32,6 +32,7 @@ pub(crate) const TENSOR_PCT: &[&str] = &[
 ];
 pub(crate) const TENSOR_COUNT: &[&str] = &[
     "sm__inst_executed_pipe_tensor_op_gmma.sum",
+    "sm__inst_executed_pipe_tensor_op_hmma.sum",
     "sm__inst_executed_pipe_tensor.sum",
     "sm__inst_executed_pipe_uniform_tensor.sum",
     "sm__inst_executed_pipe_tc.sum",
@@ -78,6 +79,20 @@ pub(crate) fn sectors_per_request(metrics: &Metrics, way: &str) -> Option<f64> {
     Some(of("sectors")? / requests)
 }
 
+/// Share of the sectors of global accesses that `ideal` sectors a request would not need.
+pub(crate) fn sector_waste(metrics: &Metrics, ideal: f64) -> Option<f64> {
+    let (mut sectors, mut needed) = (0.0, 0.0);
+    for way in ["ld", "st"] {
+        let of =
+            |what: &str| metrics.get(&format!("l1tex__t_{what}_pipe_lsu_mem_global_op_{way}.sum")).copied();
+        if let (Some(moved), Some(requests)) = (of("sectors"), of("requests")) {
+            sectors += moved;
+            needed += moved.min(requests * ideal);
+        }
+    }
+    (sectors > 0.0).then(|| 1.0 - needed / sectors)
+}
+
 /// Share of L1 sectors that are local memory: spills and dynamically indexed arrays.
 pub(crate) fn local_share(metrics: &Metrics) -> Option<f64> {
     let sum = |space: &str| -> Option<f64> {
@@ -97,6 +112,21 @@ pub(crate) fn conflict_share(metrics: &Metrics) -> Option<f64> {
     let conflicts = metrics.get("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum")?;
     let waves = metrics.get("l1tex__data_pipe_lsu_wavefronts_mem_shared.sum").filter(|w| **w > 0.0)?;
     Some(conflicts / waves)
+}
+
+/// The same of all of L1's wavefronts.
+pub(crate) fn conflicts_of_l1(metrics: &Metrics) -> Option<f64> {
+    let conflicts = metrics.get("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum")?;
+    let waves = metrics.get("l1tex__data_pipe_lsu_wavefronts.sum").filter(|w| **w > 0.0)?;
+    Some(conflicts / waves)
+}
+
+/// Warps that registers and shared memory let an SM hold, over the most; `block` is threads a CTA.
+pub(crate) fn residency(metrics: &Metrics, block: f64) -> Option<f64> {
+    const MOST_WARPS: f64 = 64.0;
+    let of = |limit: &str| metrics.get(&format!("launch__occupancy_limit_{limit}")).copied();
+    let ctas = of("registers")?.min(of("shared_mem")?);
+    Some((ctas * (block / 32.0).ceil() / MOST_WARPS).min(1.0))
 }
 
 /// Share of the stalled warps that wait for `reason`. With ratios, three reasons must be there to form a share.

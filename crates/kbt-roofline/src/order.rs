@@ -34,6 +34,14 @@ pub(crate) fn order(outcome: &TriageOutcome, case: &Case<'_>) -> Vec<OrderStep> 
             why: format!("{}; predicted {}", title(&experiment.candidate), experiment.prediction),
         });
     }
+    if outcome.contradictions.iter().any(|c| !c.settle_first) {
+        steps.push(OrderStep {
+            priority: Priority::P3,
+            action: "ceilings: measure them again beside the call (kbt microbench run --only '^ceiling:')"
+                .to_owned(),
+            why: "a figure is a few percent above a ceiling or a whole: the kernel is at it, the ceiling is short".to_owned(),
+        });
+    }
     steps.push(OrderStep {
         priority: Priority::P3,
         action: fine_tuning(case.work.kind).to_owned(),
@@ -49,7 +57,7 @@ pub(crate) fn credibility(outcome: &TriageOutcome, case: &Case<'_>) -> Vec<Order
     let mut p0 = |action: String, why: String| {
         steps.push(OrderStep { priority: Priority::P0, action, why });
     };
-    for c in &outcome.contradictions {
+    for c in outcome.contradictions.iter().filter(|c| c.settle_first) {
         p0(format!("resolve: {}", c.what), format!("a figure that cannot be; {}", c.causes.join("; or ")));
     }
     let t = case.sheet.timing.clone().unwrap_or_default();

@@ -114,10 +114,9 @@ fn conclusion(outcome: &TriageOutcome, case: &Case<'_>) -> String {
         }
         None => " Every candidate has evidence against it: look at the contradictions and the missing measurements.".to_owned(),
     };
-    let doubt = if outcome.contradictions.is_empty() {
-        String::new()
-    } else {
-        format!(" {} figure(s) contradict each other: settle that first (P0).", outcome.contradictions.len())
+    let doubt = match outcome.contradictions.iter().filter(|c| c.settle_first).count() {
+        0 => String::new(),
+        n => format!(" {n} figure(s) contradict each other: settle that first (P0)."),
     };
     let call = if call == Call::Neither { "neither memory- nor compute-bound" } else { call.as_str() };
     format!("{call} on {device}: {why}.{suspect}{doubt}{order}")
@@ -301,7 +300,12 @@ fn risks(outcome: &TriageOutcome, case: &Case<'_>) -> Vec<String> {
             "a published peak is no promise: the reachable ceiling lies below it. Fallback: measure it (kbt microbench run) and read every share again".to_owned(),
         );
     }
+    let tensor = case.work.parts.iter().any(|p| p.tensor);
     match case.ceilings.arch.sm {
+        _ if !tensor => found.push(format!(
+            "a change of access width or launch bounds that helps on {} may spill or misalign on another shape or part. Fallback: keep the present kernel beside it, and choose by shape",
+            case.ceilings.device
+        )),
         90 => found.push(
             "WGMMA, TMA multicast and setmaxnreg need sm_90a code, which loads on 9.0 only. Fallback: mma.sync with cp.async".to_owned(),
         ),

@@ -79,7 +79,8 @@ impl TriageOutcome {
             wrap(out, first, 12, &bound_line(b));
         }
         for c in &self.contradictions {
-            wrap(out, "CONFLICT  ", 10, &format!("{}: {}", c.what, c.causes.join("; or ")));
+            let word = if c.settle_first { "CONFLICT  " } else { "note      " };
+            wrap(out, word, 10, &format!("{}: {}", c.what, c.causes.join("; or ")));
         }
     }
 
@@ -181,7 +182,8 @@ impl TriageOutcome {
             let _ = writeln!(out, "- assumed: {a}");
         }
         for c in &self.contradictions {
-            let _ = writeln!(out, "- **contradiction**: {} (could be: {})", c.what, c.causes.join("; "));
+            let word = if c.settle_first { "**contradiction**" } else { "within a few percent" };
+            let _ = writeln!(out, "- {word}: {} (could be: {})", c.what, c.causes.join("; "));
         }
         let _ = writeln!(out, "\n## {}\n", capital(&o.artifact.title));
         if !o.artifact.rows.is_empty() {
@@ -222,10 +224,10 @@ impl TriageOutcome {
             );
             for r in &self.evidence {
                 let list = |s: &[Statement]| s.iter().map(sourced).collect::<Vec<_>>().join("<br>");
-                let against = if r.against.is_empty() && !r.counter_evidence_looked_for {
-                    "no counter-evidence looked for".to_owned()
-                } else {
-                    list(&r.against)
+                let against = match (r.against.is_empty(), r.counter_evidence_looked_for) {
+                    (true, false) => "no counter-evidence looked for".to_owned(),
+                    (true, true) => format!("looked for, not found: {}", list(&r.looked_for)),
+                    (false, _) => list(&r.against),
                 };
                 let _ = writeln!(
                     out,
@@ -299,7 +301,11 @@ fn text_candidate(out: &mut String, index: usize, row: &CandidateRow) {
         None if !row.counter_evidence_looked_for => {
             wrap(out, "             - ", 15, "no counter-evidence looked for");
         }
-        None => {}
+        None => {
+            if let Some(text) = short(&row.looked_for) {
+                wrap(out, "             o ", 15, &format!("no counter-evidence: {text}"));
+            }
+        }
     }
     if let (Some(text), true) = (row.needed.first(), row.standing != Standing::Refuted) {
         wrap(out, "             ? ", 15, text);

@@ -15,7 +15,7 @@ use crate::published::same_device;
 use crate::sheet::SheetError;
 use crate::signals::{self, Signal, Signals};
 use crate::work::{self, Work};
-use crate::{checks, experiments};
+use crate::{checks, contradictions, experiments};
 use kbt_evidence::{Figure, Provenance, Unit};
 
 /// Within this factor of the ridge neither side is called.
@@ -108,7 +108,7 @@ pub fn triage(
     let Some(time) = accounts.time_us.clone() else { return Ok(outcome) };
     outcome.status = Status::Diagnosed;
     diagnose(&mut outcome, &case);
-    outcome.contradictions = bounds::contradictions(&accounts, sheet);
+    outcome.contradictions = contradictions::contradictions(&accounts, sheet, ceilings);
     outcome.checks = checks::run(&signals);
     let all: Vec<(ExperimentResult, String)> = sheet
         .results
@@ -116,10 +116,10 @@ pub fn triage(
         .map(|r| (r.clone(), sheet.origin.clone()))
         .chain(results.iter().cloned())
         .collect();
-    outcome.results = matrix::read_results(&all, &time, &signals)?;
+    outcome.results = matrix::read_results(&all, &time, &signals, work.kind)?;
     let by_intensity = outcome.initial.as_ref().filter(|_| cross_device);
     outcome.evidence = matrix::build(&signals, &outcome.checks, &outcome.results, by_intensity);
-    outcome.experiments = experiments::design(&outcome.evidence, &time);
+    outcome.experiments = experiments::design(&outcome.evidence, &time, work.kind);
     outcome.order = order::order(&outcome, &case);
     outcome.outputs = Some(outputs::diagnosed(&outcome, &case));
     Ok(outcome)

@@ -29,6 +29,16 @@ fn case(name: &str) -> (FactSheet, Ceilings, BTreeMap<String, String>) {
     (sheet, Ceilings::published(part(device).unwrap()), answer)
 }
 
+fn names() -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(folder())
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .filter(|n| n.ends_with(".yaml"))
+        .collect();
+    names.sort();
+    names
+}
+
 fn run(name: &str) -> TriageOutcome {
     let (sheet, ceilings, _) = case(name);
     triage(&sheet, Some(&ceilings), &[]).unwrap()
@@ -36,12 +46,7 @@ fn run(name: &str) -> TriageOutcome {
 
 #[test]
 fn the_right_class_comes_first_in_every_public_case() {
-    let mut names: Vec<String> = std::fs::read_dir(folder())
-        .unwrap()
-        .map(|e| e.unwrap().file_name().into_string().unwrap())
-        .filter(|n| n.ends_with(".yaml"))
-        .collect();
-    names.sort();
+    let names = names();
     assert!(names.len() >= 10, "{names:?}");
     let mut wrong = Vec::new();
     for name in &names {
@@ -70,8 +75,7 @@ fn the_right_class_comes_first_in_every_public_case() {
 
 #[test]
 fn every_case_has_three_classes_an_experiment_with_a_number_and_all_five_outputs() {
-    for entry in std::fs::read_dir(folder()).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
+    for name in names() {
         let outcome = run(&name);
         let mut classes: Vec<_> = outcome.evidence.iter().map(|r| r.class).collect();
         classes.sort();
@@ -98,8 +102,7 @@ fn every_case_has_three_classes_an_experiment_with_a_number_and_all_five_outputs
 
 #[test]
 fn a_theoretical_peak_is_never_promised() {
-    for entry in std::fs::read_dir(folder()).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
+    for name in names() {
         let outcome = run(&name);
         // A change that keeps the work cannot be predicted to beat the work's own bounds.
         let roofs =

@@ -3,6 +3,7 @@
 //! stands on white.
 
 pub(crate) mod bars;
+pub(crate) mod chain;
 pub(crate) mod forest;
 pub(crate) mod roofline;
 pub(crate) mod strip;

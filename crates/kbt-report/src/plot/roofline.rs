@@ -2,7 +2,7 @@
 //! with its rate and how it is known; one that nobody measured is dashed.
 
 use super::{
-    BLUE, Canvas, DrawError, GREEN, GREY, GRID, INK, MUTED, ORANGE, PURPLE, RED, SKY, Scale, draw, fit,
+    BAND, BLUE, Canvas, DrawError, GREEN, GREY, GRID, INK, MUTED, ORANGE, PURPLE, RED, SKY, Scale, draw, fit,
     label, text_width,
 };
 use crate::{ReportError, number};
@@ -76,7 +76,7 @@ fn picture(root: &Canvas<'_>, plot: &RooflinePlot, bottom: i32) -> Result<(), Dr
     }
     // After all lines, since roofs of one height lie over each other.
     let points: Vec<(i32, i32)> =
-        plot.points.iter().map(|p| axes.at(p.flop_per_byte, p.flop_per_s)).collect();
+        plot.points.iter().filter(|p| has_place(p)).map(|p| axes.at(p.flop_per_byte, p.flop_per_s)).collect();
     let mut taken = points;
     for (mut at, letter, ink, flat) in tags {
         // Not over a kernel or another tag; a flat roof has room to its left.
@@ -87,19 +87,29 @@ fn picture(root: &Canvas<'_>, plot: &RooflinePlot, bottom: i32) -> Result<(), Dr
         taken.push(at);
         tag(root, at, &letter, ink)?;
     }
+    // Several kernels have numbers; one before and after has two shapes.
+    let numbered = plot.points.len() > 2;
     for (index, point) in plot.points.iter().enumerate() {
         let at = axes.at(point.flop_per_byte, point.flop_per_s);
         let roof =
             plot.roofs.iter().filter_map(|r| height_at(r, point.flop_per_byte)).fold(f64::INFINITY, f64::min);
-        if roof.is_finite() && roof > point.flop_per_s && index == 0 {
+        if roof.is_finite() && roof > point.flop_per_s && index == 0 && !numbered {
             let top = axes.at(point.flop_per_byte, roof);
             root.draw(&DashedPathElement::new([at, top], 2, 4, MUTED.stroke_width(1)))?;
         }
-        marker(root, at, index)?;
-        marker(root, (LEGEND + 13, y), index)?;
+        let nth = numbered.then_some(index + 1);
+        if has_place(point) {
+            marker(root, at, index, nth)?;
+        }
+        marker(root, (LEGEND + 13, y), index, nth)?;
         let rate = number::si(point.flop_per_s, "FLOP/s");
         let ai = number::plain(point.flop_per_byte);
-        y = entry(root, y, &point.name, &format!("{rate} at {ai} FLOP/B, {}", point.provenance.kind))?;
+        let what = if has_place(point) {
+            format!("{rate} at {ai} FLOP/B, {}", point.provenance.kind)
+        } else {
+            format!("no useful operations, no place here, {}", point.provenance.kind)
+        };
+        y = entry(root, y, &point.name, &what)?;
     }
     Ok(())
 }
@@ -171,6 +181,11 @@ fn prefixed(value: f64) -> String {
     number::si(value.max(1e4), "").trim_end().to_owned()
 }
 
+/// A kernel without useful operations, such as a transposition, has no place on logarithmic axes.
+fn has_place(point: &PlotPoint) -> bool {
+    point.flop_per_byte > 0.0 && point.flop_per_s > 0.0
+}
+
 fn height_at(roof: &PlotRoof, x: f64) -> Option<f64> {
     roof.bytes_per_s.map(|b| b * x).or(roof.flop_per_s)
 }
@@ -236,8 +251,13 @@ fn entry(root: &Canvas<'_>, y: i32, name: &str, what: &str) -> Result<i32, DrawE
     Ok(at + ROW - 16)
 }
 
-/// Circles for the kernel as it was, diamonds for what became of it.
-fn marker(root: &Canvas<'_>, (x, y): (i32, i32), index: usize) -> Result<(), DrawError> {
+/// Circles for the kernel as it was, diamonds for what became of it; numbers where there are more.
+fn marker(root: &Canvas<'_>, (x, y): (i32, i32), index: usize, nth: Option<usize>) -> Result<(), DrawError> {
+    if let Some(nth) = nth {
+        root.draw(&Circle::new((x, y), 9, BAND.filled()))?;
+        root.draw(&Circle::new((x, y), 9, INK.stroke_width(1)))?;
+        return root.draw_text(&nth.to_string(), &label(12, INK, HPos::Center), (x, y));
+    }
     if index == 0 {
         root.draw(&Circle::new((x, y), 6, BLUE.filled()))?;
         return root.draw(&Circle::new((x, y), 6, INK.stroke_width(1)));

@@ -4,9 +4,11 @@ use super::{plural, sentence, whole};
 use crate::ReportError;
 use crate::doc::{Block, Line, Plot, Row, Sources, Table, code, line, prose, strong, text};
 use crate::plot::bars::{Bar, bars};
+use crate::plot::chain::{Link, chain as drawn};
 use crate::{number, plot};
-use kbt_quant::outcome::{AlgebraOutcome, CandidateOutcome, PricedOutcome, RewriteOutcome};
-use std::collections::BTreeSet;
+use kbt_evidence::Provenance;
+use kbt_quant::outcome::{AlgebraOutcome, CandidateOutcome, Form, PricedOutcome, RewriteOutcome};
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn blocks(sources: &Sources, o: &AlgebraOutcome) -> Result<Vec<Block>, ReportError> {
     let mut blocks = Vec::new();
@@ -14,12 +16,10 @@ pub(super) fn blocks(sources: &Sources, o: &AlgebraOutcome) -> Result<Vec<Block>
         blocks.push(Block::Warning(prose(&sentence(refused))));
     }
     blocks.extend(measured(sources, o).block());
-    if let Some(rewrite) = &o.rewrite {
-        blocks.extend(pressure(sources, rewrite)?);
-    }
+    blocks.extend(pressure(sources, o)?);
     blocks.extend(forms(sources, o).block());
     if let Some(rewrite) = &o.rewrite {
-        blocks.extend(chain(sources, rewrite));
+        blocks.extend(chain(sources, rewrite)?);
     }
     blocks.extend(budget(sources, o));
     Ok(blocks)
@@ -46,24 +46,46 @@ fn measured(sources: &Sources, o: &AlgebraOutcome) -> Table {
     table
 }
 
-/// The pipes of the program given, and of the best candidate.
-fn pressure(sources: &Sources, r: &RewriteOutcome) -> Result<Vec<Block>, ReportError> {
-    let Some(best) = r.candidates.first() else { return Ok(Vec::new()) };
-    let names: BTreeSet<&String> = r.baseline.pipes.keys().chain(best.pipes.keys()).collect();
-    let of = |pipes: &std::collections::BTreeMap<String, f64>, name: &String| {
-        pipes.get(name).copied().unwrap_or(0.0)
-    };
+/// What an element costs on each pipe.
+struct Pressure<'a> {
+    name: &'a str,
+    pipes: &'a BTreeMap<String, f64>,
+    provenance: &'a Provenance,
+}
+
+/// The program given and the best candidate; where the search found none, the plainest form and the cheapest.
+fn before_and_after(o: &AlgebraOutcome) -> Option<[Pressure<'_>; 2]> {
+    if let Some(r) = &o.rewrite
+        && let Some(best) = r.candidates.first()
+    {
+        let before = Pressure { name: &r.name, pipes: &r.baseline.pipes, provenance: &r.baseline.provenance };
+        let after = Pressure { name: "best candidate", pipes: &best.pipes, provenance: &best.provenance };
+        return Some([before, after]);
+    }
+    let cost = |f: &&Form| f.predicted.cycles_per_element;
+    let (first, others) = o.forms.split_first()?;
+    let best = others.iter().min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
+    Some([form(first), form(best)])
+}
+
+fn form(f: &Form) -> Pressure<'_> {
+    Pressure { name: &f.name, pipes: &f.predicted.pipes, provenance: &f.predicted.provenance }
+}
+
+fn pressure(sources: &Sources, o: &AlgebraOutcome) -> Result<Vec<Block>, ReportError> {
+    let Some([before, after]) = before_and_after(o) else { return Ok(Vec::new()) };
+    let names: BTreeSet<&String> = before.pipes.keys().chain(after.pipes.keys()).collect();
+    let of = |pipes: &BTreeMap<String, f64>, name: &String| pipes.get(name).copied().unwrap_or(0.0);
     let mut all: Vec<Bar> = names
         .into_iter()
-        .map(|n| Bar { label: n.clone(), before: of(&r.baseline.pipes, n), after: of(&best.pipes, n) })
+        .map(|n| Bar { label: n.clone(), before: of(before.pipes, n), after: of(after.pipes, n) })
         .collect();
     all.sort_by(|a, b| b.before.total_cmp(&a.before));
     let title = "Pressure on the pipes, before and after";
-    let svg =
-        plot::inline(&bars(&all, [r.name.as_str(), "best candidate"], "cycles an element and SM")?, title);
+    let svg = plot::inline(&bars(&all, [before.name, after.name], "cycles an element and SM")?, title);
     let caption = line![
         "The busiest bar is the least time that an element takes; everything else is hidden behind it, if it overlaps. ",
-        sources.badge(&r.baseline.provenance)
+        sources.badge(before.provenance)
     ];
     let mut table = Table::new("Cycles an element and SM, by pipe", &["Pipe", "#Before", "#After"]);
     for bar in &all {
@@ -72,7 +94,7 @@ fn pressure(sources: &Sources, r: &RewriteOutcome) -> Result<Vec<Block>, ReportE
             line![number::plain(bar.before)],
             line![number::plain(bar.after)],
         ];
-        table.row(Row::new(cells).known(sources.of(&best.provenance)));
+        table.row(Row::new(cells).known(sources.of(after.provenance)));
     }
     let values = Block::Fold { title: line!["The plot's numbers"], blocks: vec![Block::Table(table)] };
     Ok(vec![Block::Plot(Plot { title: title.into(), svg, caption }), values])
@@ -108,10 +130,34 @@ fn forms(sources: &Sources, o: &AlgebraOutcome) -> Table {
     table
 }
 
-fn chain(sources: &Sources, r: &RewriteOutcome) -> Vec<Block> {
+/// The rules from the program given to the best candidate, drawn.
+fn rules(sources: &Sources, r: &RewriteOutcome, best: &CandidateOutcome) -> Result<Block, ReportError> {
+    let cost = |cycles: f64, pipe: &str| {
+        Some(format!("{} cycles an element, {pipe} busiest", number::plain(cycles)))
+    };
+    let mut links = vec![Link {
+        label: r.name.clone(),
+        cost: cost(r.baseline.cycles_per_element, &r.baseline.busiest_pipe),
+    }];
+    links.extend(best.rules.iter().map(|rule| Link { label: rule.clone(), cost: None }));
+    links.push(Link {
+        label: "best candidate".into(),
+        cost: cost(best.cycles_per_element, &best.busiest_pipe),
+    });
+    let title = "The chain of rewrites";
+    let svg = plot::inline(&drawn(&links)?, title);
+    let caption = line![
+        "Each grey box is a rule, in the order in which they prove that both programs compute the same. ",
+        sources.badge(&best.provenance)
+    ];
+    Ok(Block::Plot(Plot { title: title.into(), svg, caption }))
+}
+
+fn chain(sources: &Sources, r: &RewriteOutcome) -> Result<Vec<Block>, ReportError> {
     let mut blocks = Vec::new();
     if let Some(best) = r.candidates.first() {
         blocks.push(Block::Heading(format!("From {} to the best candidate", r.name)));
+        blocks.push(rules(sources, r, best)?);
         blocks.push(Block::Terms(candidate(sources, best)));
         let both = vec![
             Block::Paragraph(vec![strong("Before:")]),
@@ -156,7 +202,7 @@ fn chain(sources: &Sources, r: &RewriteOutcome) -> Vec<Block> {
         let title = line![format!("{} not taken, and why", plural(left.len(), "rewrite"))];
         blocks.push(Block::Fold { title, blocks: vec![Block::List(left)] });
     }
-    blocks
+    Ok(blocks)
 }
 
 fn candidate(sources: &Sources, c: &CandidateOutcome) -> Vec<(Line, Vec<Line>)> {

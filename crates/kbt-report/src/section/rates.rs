@@ -52,7 +52,7 @@ fn rates(sources: &Sources, o: &RatesOutcome, rows: &[&InstructionRate]) -> Tabl
         "#Latency, clk",
     ];
     let mut table = Table::new(
-        format!("Rates of the instructions of the {} step on {device} ({})", o.pv_mode, o.arch),
+        format!("Rates of the instructions of the {} step on {device} ({})", o.subject(), o.arch),
         &columns,
     );
     for r in rows {

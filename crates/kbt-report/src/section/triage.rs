@@ -11,6 +11,8 @@ use kbt_roofline::TriageOutcome;
 use kbt_roofline::outcome::{Check, CheckStatus, PlotPoint, RooflinePlot, Statement, Status};
 
 pub(super) fn blocks(sources: &Sources, run: &Run, o: &TriageOutcome) -> Result<Vec<Block>, ReportError> {
+    // The matrix as the run leaves it: what later steps found stands where the triage had only leads.
+    let o = &o.with_ladder(&run.verdicts());
     let mut blocks = Vec::new();
     if let Some(question) = &o.question {
         blocks.push(Block::Paragraph(line!["Asked: ", prose(question)]));
@@ -32,8 +34,9 @@ pub(super) fn blocks(sources: &Sources, run: &Run, o: &TriageOutcome) -> Result<
     }
     blocks.extend(call(sources, o));
     for c in &o.contradictions {
-        blocks.push(Block::Warning(line![
-            strong("A figure that cannot be: "),
+        let shown = if c.settle_first { Block::Warning } else { Block::Paragraph };
+        blocks.push(shown(line![
+            strong(if c.settle_first { "A figure that cannot be: " } else { "Above by a few percent: " }),
             prose(&sentence(&c.what)),
             " ",
             sources.figure(&c.figure),
@@ -172,20 +175,18 @@ fn statements(sources: &Sources, all: &[Statement]) -> Line {
 }
 
 fn matrix(sources: &Sources, o: &TriageOutcome) -> Vec<Block> {
-    let columns = [
-        "~Candidate",
-        "Stands",
-        "#Share of the time",
-        "~Supporting evidence",
-        "~Counter-evidence",
-        "~Still needed",
-    ];
+    let columns = ["~Candidate", "Stands", "#Share of the time", "~Supporting evidence", "~Counter-evidence"];
     let mut table = Table::new("Evidence matrix, best candidate first", &columns);
+    let mut needed: Vec<(Line, Vec<Line>)> = Vec::new();
     for row in &o.evidence {
         let share = row.share.as_ref().map_or_else(|| cell(None), |s| line![share(sources, s)]);
         let against = match (row.against.is_empty(), row.counter_evidence_looked_for) {
             (true, false) => line!["none could be looked for"],
-            (true, true) => line!["looked for, none found"],
+            (true, true) => {
+                let mut line = line!["looked for, none found: "];
+                line.extend(statements(sources, &row.looked_for));
+                line
+            }
             (false, _) => statements(sources, &row.against),
         };
         let supports =
@@ -199,13 +200,19 @@ fn matrix(sources: &Sources, o: &TriageOutcome) -> Vec<Block> {
             share,
             supports,
             against,
-            if row.needed.is_empty() { cell(None) } else { prose(&row.needed.join("; ")) },
         ]));
+        if !row.needed.is_empty() {
+            let items = row.needed.iter().map(|n| prose(&sentence(n))).collect();
+            needed.push((line![strong(&row.title)], items));
+        }
     }
-    match table.block() {
-        Some(table) => vec![Block::Heading("Evidence for and against each candidate".into()), table],
-        None => Vec::new(),
+    let Some(table) = table.block() else { return Vec::new() };
+    let mut blocks = vec![Block::Heading("Evidence for and against each candidate".into()), table];
+    if !needed.is_empty() {
+        let title = line!["What is still to be measured, candidate by candidate"];
+        blocks.push(Block::Fold { title, blocks: vec![Block::Terms(needed)] });
     }
+    blocks
 }
 
 fn outputs(sources: &Sources, o: &TriageOutcome) -> Vec<Block> {

@@ -213,6 +213,7 @@ pub(crate) fn algebra() -> AlgebraOutcome {
             wrong_count: 0,
             wrong: vec![],
             kinds: BTreeMap::new(),
+            errors: BTreeMap::new(),
             provenance: Provenance::modelled("f32 evaluation of both programs"),
         },
         cuda_source: None,
@@ -229,7 +230,8 @@ pub(crate) fn algebra() -> AlgebraOutcome {
     };
     AlgebraOutcome {
         schema: kbt_quant::outcome::SCHEMA.into(),
-        mode: Mode::Fp4,
+        mode: Some(Mode::Fp4),
+        lift: None,
         rewrite: Some(RewriteOutcome {
             schema: kbt_quant::outcome::SCHEMA.into(),
             name: "softmax-nvfp4-linear".into(),

@@ -1,8 +1,17 @@
 //! Candidates of the arithmetic side: the roof itself, its instructions and tiles, overlap, roles, other pipes.
 
-use super::{BottleneckClass, CandidateSpec, experiment, made, share, shortfall};
-use crate::conditions::{FLAG, NCU_60, NCU_80, Source, above, below};
-use crate::signals::Signal as S;
+use super::{BottleneckClass, CandidateSpec, active_lanes, experiment, made, share, shortfall};
+use crate::conditions::{ALU_BUSY, FLAG, HBM_BUSY, NCU_60, NCU_80, Source, XU_BUSY, above, below};
+use crate::signals::{Signal as S, Signals};
+use kbt_evidence::Figure;
+
+const ACTIVE: Source =
+    Source::Assumed("a pipe's share is of the SMs that hold work: with many empty, the waves come first");
+
+/// A pipe's time, less that of lanes that take no part: divergence is the cause of those.
+fn pipe(s: &Signals, busy: S) -> Option<Figure> {
+    made(s, s.get(busy)? * active_lanes(s), "pipe time of active lanes", &[busy, S::ThreadsPerInst])
+}
 
 /// The candidates; among equals the earlier one is proposed first.
 pub(super) const CANDIDATES: &[CandidateSpec] = &[
@@ -12,8 +21,8 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         title: "the arithmetic roof: the useful operations fill their pipe",
         fix: "fewer operations (algebra, masking, sparsity of the problem) or a faster format",
         checks: &[],
-        supports: &[above(S::ComputeBusy, 0.6, NCU_60)],
-        against: &[below(S::ComputeBusy, 0.6, NCU_60)],
+        supports: &[&[above(S::ComputeBusy, 0.6, NCU_60)]],
+        against: &[below(S::ComputeBusy, 0.6, NCU_60), above(S::LegacyMma, 0.5, FLAG)],
         claim: share!(ComputeBusy),
         experiment: experiment(
             "raise the SM clock limit by 5 % (or lower it), all else fixed: a kernel at its arithmetic roof follows",
@@ -28,20 +37,22 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         fix: "use WGMMA (9.0), tcgen05 (10.x) or mma.sync (elsewhere) for the products",
         checks: &["no_tensor_instructions"],
         supports: &[],
-        against: &[above(S::ComputeBusy, 0.6, NCU_60)],
+        against: &[above(S::ComputeBusy, 0.8, NCU_80)],
         claim: |s| match s.get(S::TensorInstructions) {
+            _ if s.get(S::TensorKernel).is_some_and(|tensor| tensor < 0.5) => None,
             Some(v) if v < 0.5 => made(
                 s,
                 1.0 - s.get(S::ComputeShare)?,
                 "time beyond the products at the tensor roof",
                 &[S::ComputeShare, S::TensorInstructions],
             ),
-            // Without WGMMA, mma.sync reaches about two thirds of Hopper's rate (FlashAttention-3's authors).
+            // Without WGMMA, mma.sync reaches about two thirds of Hopper's rate (FlashAttention-3's authors): the
+            // same products would take two thirds of the time that they take now.
             _ if s.get(S::LegacyMma)? > 0.5 => made(
                 s,
-                s.get(S::Gap)? / 3.0,
-                "a third of the rate that mma.sync leaves",
-                &[S::Gap, S::LegacyMma],
+                (s.get(S::ComputeShare)? / 2.0).max(s.get(S::Gap).unwrap_or(0.0) / 3.0),
+                "products at two thirds of the tensor roof, or a third of the idle time",
+                &[S::ComputeShare, S::Gap, S::LegacyMma],
             ),
             _ => None,
         },
@@ -58,7 +69,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         fix: "a tile that divides the shape, or a second tile for the edge",
         checks: &["tile_use"],
         supports: &[],
-        against: &[],
+        against: &[above(S::HbmBusy, 0.6, HBM_BUSY)],
         claim: shortfall!(TileUse, "padding within the tiles"),
         experiment: experiment("run the nearest shape that the tile divides", None, 1.0),
     },
@@ -83,11 +94,11 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         title: "warp roles wait for each other",
         fix: "move work between roles, or change how many warps a role has",
         checks: &[],
-        supports: &[below(
+        supports: &[&[below(
             S::RoleBusy,
             0.8,
             Source::Assumed("where the busiest role idles a fifth of the time, no role is the limit"),
-        )],
+        )]],
         against: &[above(
             S::RoleBusy,
             0.95,
@@ -113,9 +124,9 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         title: "the XU pipe: exp2, reciprocals, slow conversions",
         fix: "fewer transcendentals: fold scales into exp2, a polynomial on the FMA pipe, packed conversions on the ALU",
         checks: &[],
-        supports: &[above(S::XuBusy, 0.6, NCU_60)],
-        against: &[below(S::XuBusy, 0.6, NCU_60)],
-        claim: share!(XuBusy),
+        supports: &[&[above(S::XuBusy, 0.6, XU_BUSY)]],
+        against: &[below(S::XuBusy, 0.6, XU_BUSY), below(S::WaveEfficiency, 0.85, ACTIVE)],
+        claim: |s| pipe(s, S::XuBusy),
         experiment: experiment(
             "replace every exp2 by one FMA (wrong results, right timing)",
             Some("kbt microbench run --only '^ex2' gives the rate alone and mixed"),
@@ -128,11 +139,11 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         title: "the ALU pipe: integer, compare, packed conversions",
         fix: "fewer address and conversion instructions, or the same on another pipe",
         checks: &[],
-        supports: &[above(S::AluBusy, 0.6, NCU_60)],
-        against: &[below(S::AluBusy, 0.6, NCU_60)],
-        claim: share!(AluBusy),
+        supports: &[&[above(S::AluBusy, 0.6, ALU_BUSY)]],
+        against: &[below(S::AluBusy, 0.6, ALU_BUSY), below(S::WaveEfficiency, 0.85, ACTIVE)],
+        claim: |s| pipe(s, S::AluBusy),
         experiment: experiment(
-            "remove the address arithmetic of one operand from the loop",
+            "remove half of the integer instructions of the loop, addresses or hashing (wrong results, right timing)",
             Some("kbt sass metrics LISTING shows the pipes"),
             0.4,
         ),
@@ -143,15 +154,15 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         title: "the FMA pipe, with other than the useful arithmetic",
         fix: "fewer scalar operations around the products",
         checks: &[],
-        supports: &[above(S::FmaBusy, 0.6, NCU_60)],
-        against: &[below(S::FmaBusy, 0.6, NCU_60)],
+        supports: &[&[above(S::FmaBusy, 0.6, NCU_60)]],
+        against: &[below(S::FmaBusy, 0.6, NCU_60), below(S::WaveEfficiency, 0.85, ACTIVE)],
         claim: |s| {
             let useful = if s.get(S::TensorKernel)? > 0.5 { 0.0 } else { s.get(S::ComputeShare)? };
             made(
                 s,
-                s.get(S::FmaBusy)? - useful,
-                "FMA pipe time that is not the useful arithmetic",
-                &[S::FmaBusy, S::ComputeShare],
+                (s.get(S::FmaBusy)? * active_lanes(s) - useful).max(0.0),
+                "FMA pipe time of active lanes that is not the useful arithmetic",
+                &[S::FmaBusy, S::ComputeShare, S::ThreadsPerInst],
             )
         },
         experiment: experiment(
@@ -167,8 +178,21 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         fix: "sort or bin the work so that a warp takes one path",
         checks: &["warp_divergence"],
         supports: &[],
-        against: &[],
-        claim: |s| made(s, 1.0 - s.get(S::ThreadsPerInst)? / 32.0, "lanes that idle", &[S::ThreadsPerInst]),
+        against: &[above(S::HbmBusy, 0.8, NCU_80)],
+        claim: |s| {
+            // Idle lanes cost the time that instructions take: of the busiest pipe, or of warps that wait for none
+            // of memory.
+            let pipes = [S::IssueActive, S::AluBusy, S::FmaBusy, S::XuBusy, S::LsuBusy];
+            let busiest = pipes.iter().filter_map(|x| s.get(*x)).reduce(f64::max);
+            let waits = s.get(S::Gap).map(|gap| gap * (1.0 - s.get(S::LongScoreboard).unwrap_or(0.0)));
+            let of = busiest.into_iter().chain(waits).reduce(f64::max).unwrap_or(1.0);
+            made(
+                s,
+                (1.0 - s.get(S::ThreadsPerInst)? / 32.0) * of,
+                "instruction time of idle lanes",
+                &[S::ThreadsPerInst, S::IssueActive, S::AluBusy, S::FmaBusy, S::XuBusy, S::LsuBusy, S::Gap],
+            )
+        },
         experiment: experiment("feed inputs that take one path only", None, 0.8),
     },
 ];

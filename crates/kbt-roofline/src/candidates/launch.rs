@@ -1,10 +1,8 @@
 //! Candidates of neither roof: grid and waves, residency, synchronisation, the host, links, clocks.
 
 use super::{BottleneckClass, CandidateSpec, experiment, made, share, shortfall};
-use crate::conditions::{NCU_80, Source, above, below};
+use crate::conditions::{HBM_BUSY, LOCAL_SECTORS, NCU_60, NCU_80, Source, above, below};
 use crate::signals::Signal as S;
-
-const SMALL: Source = Source::Assumed("a twentieth of the time cannot be the bottleneck");
 
 /// The candidates; among equals the earlier one is proposed first.
 pub(super) const CANDIDATES: &[CandidateSpec] = &[
@@ -15,7 +13,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         fix: "a tile count that fills whole waves, a persistent grid with stream-K, smaller tiles at the end",
         checks: &["tail_tiles"],
         supports: &[],
-        against: &[],
+        against: &[above(S::ComputeBusy, 0.8, NCU_80), above(S::HbmBusy, 0.8, NCU_80)],
         claim: shortfall!(WaveEfficiency, "SM time empty in the last wave"),
         experiment: experiment(
             "run a shape whose tiles fill the waves before it, and compare time for each tile",
@@ -30,7 +28,8 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         fix: "more CTAs: split-K, smaller tiles where the instruction allows them, batching of calls",
         checks: &["small_shape"],
         supports: &[],
-        against: &[],
+        // Few CTAs can still fill a roof.
+        against: &[above(S::HbmBusy, 0.6, HBM_BUSY), above(S::ComputeBusy, 0.6, NCU_60)],
         claim: |s| {
             let fill = s.get(S::SmFill).filter(|f| *f < 1.0)?;
             // One wave of at most one CTA an SM exposes every latency: the idle time counts with the idle SMs.
@@ -41,7 +40,8 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
             "double the CTAs by splitting K in two (with the reduction), same tile",
             None,
             0.5,
-        ),
+        )
+        .streaming("double the CTAs: two for each row or run of elements that has one (with the reduction between them)"),
     },
     CandidateSpec {
         id: "register_spills",
@@ -50,14 +50,20 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         fix: "fewer live values: smaller fragments, full unrolling of indexed ones, another register budget",
         checks: &[],
         supports: &[
-            above(S::Spills, 0.05, SMALL),
-            above(S::SpillBytes, 0.0, Source::Definition("any spill")),
+            &[above(S::Spills, 0.05, LOCAL_SECTORS)],
+            &[above(S::SpillBytes, 0.0, Source::Definition("any spill"))],
         ],
         against: &[below(S::Spills, 0.005, Source::Assumed("one sector in two hundred is noise"))],
         claim: |s| match s.get(S::Spills) {
             Some(share) => {
-                let busy = s.get(S::L1Busy).unwrap_or(1.0).max(s.get(S::Gap).unwrap_or(0.0));
-                made(s, share * busy, "L1 time of local memory", &[S::Spills, S::L1Busy, S::Gap])
+                // Spills go through L1 to L2: whichever they keep busier, or the idle time that their latency makes.
+                let busy = [S::MemoryBusy, S::L1Busy, S::Gap].iter().filter_map(|x| s.get(*x)).reduce(f64::max);
+                made(
+                    s,
+                    share * busy.unwrap_or(1.0),
+                    "time of local memory in the busiest memory level",
+                    &[S::Spills, S::MemoryBusy, S::L1Busy, S::Gap],
+                )
             }
             None if s.get(S::SpillBytes)? > 0.0 => made(
                 s,
@@ -80,7 +86,11 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         fix: "fewer registers or less shared memory a CTA, or a pipeline that needs fewer warps",
         checks: &["occupancy_limits"],
         supports: &[],
-        against: &[above(S::Stages, 1.5, Source::Definition("a pipeline hides latency without more warps"))],
+        against: &[
+            above(S::Stages, 1.5, Source::Definition("a pipeline hides latency without more warps")),
+            above(S::Occupancy, 0.5, Source::Assumed("half of an SM's warps are not few")),
+            above(S::IssueActive, 0.8, NCU_80),
+        ],
         claim: |s| {
             made(s, s.get(S::Gap)?, "idle time", &[S::Gap, S::Occupancy])
                 .filter(|_| s.get(S::Occupancy).is_some())
@@ -94,7 +104,11 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         fix: "fewer or finer barriers: mbarriers for pairs of roles, one host synchronisation a batch of calls",
         checks: &["synchronisation"],
         supports: &[],
-        against: &[],
+        against: &[
+            above(S::IssueActive, 0.8, NCU_80),
+            above(S::HbmBusy, 0.8, NCU_80),
+            above(S::ComputeBusy, 0.8, NCU_80),
+        ],
         claim: |s| {
             made(
                 s,
@@ -112,11 +126,18 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         fix: "fuse the chain, capture it in a CUDA graph, or batch the calls",
         checks: &["launch_latency", "cpu_submission"],
         supports: &[],
-        against: &[],
+        against: &[above(S::HbmBusy, 0.6, HBM_BUSY), above(S::ComputeBusy, 0.6, NCU_60)],
         claim: |s| {
             let parts = [S::HostGap, S::LaunchShare, S::SubmissionShare];
             let most = parts.iter().filter_map(|x| s.get(*x)).reduce(f64::max)?;
-            made(s, most, "the largest of host gap, launch latency and submission", &parts)
+            // Launches that queue overlap each other, so that their latencies can add up to more than the time.
+            let used = [S::HbmShare, S::ComputeShare].iter().filter_map(|x| s.get(*x)).fold(0.0, f64::max);
+            made(
+                s,
+                most.min((1.0 - used).max(0.0)),
+                "the largest of host gap, launch latency and submission, within the time that no roof needs",
+                &[S::HostGap, S::LaunchShare, S::SubmissionShare, S::HbmShare, S::ComputeShare],
+            )
         },
         experiment: experiment(
             "replay the same kernels from a CUDA graph",
@@ -131,7 +152,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         fix: "keep the data on the device, or overlap the copies with kernels from pinned memory",
         checks: &["host_device_transfers"],
         supports: &[],
-        against: &[],
+        against: &[above(S::HbmBusy, 0.8, NCU_80), above(S::ComputeBusy, 0.8, NCU_80)],
         claim: share!(TransferShare),
         experiment: experiment("time the call with its data resident", None, 1.0),
     },
@@ -142,7 +163,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         fix: "overlap it with arithmetic, or send less",
         checks: &["communication"],
         supports: &[],
-        against: &[],
+        against: &[above(S::HbmBusy, 0.8, NCU_80), above(S::ComputeBusy, 0.8, NCU_80)],
         claim: share!(CommShare),
         experiment: experiment("time the call with communication off", None, 1.0),
     },

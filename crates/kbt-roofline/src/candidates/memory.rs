@@ -1,14 +1,21 @@
 //! Candidates of the memory side: device memory, access patterns, latency, the levels on chip.
 
-use super::{BottleneckClass, CandidateSpec, experiment, made, share};
-use crate::conditions::{FLAG, NCU_60, NCU_80, Source, above, below};
+use super::{BottleneckClass, CandidateSpec, experiment, made, share, wanted_sectors};
+use crate::conditions::{
+    CONFLICTS, FLAG, HBM_BUSY, L2_BUSY, L2_REUSE, LOCAL_SECTORS, NCU_60, NCU_80, SECTORS, Source, above,
+    below,
+};
 use crate::signals::Signal as S;
 
 const REDUNDANT: Source =
     Source::Assumed("traffic past a quarter more than compulsory is to be removed first");
-const CONFLICTS: Source = Source::Assumed("one wavefront in five replayed");
 const REUSE: Source = Source::Assumed(
     "an SM starts one load and four FMAs of a warp a clock: fewer than four FMAs a load and the loads limit",
+);
+const IDLE: Source = Source::Assumed("memory levels idle two thirds of the time are not the limit");
+const WIDER: Source = Source::Assumed("bits that nothing needs are to be removed first");
+const HITS: Source = Source::Planted(
+    "87 to 99.9 % of the L2 sectors hit where L2 is read again and busy; 34 to 57 % in the kernels that stream",
 );
 const SMALL: Source = Source::Assumed("a twentieth of the time cannot be the bottleneck");
 
@@ -21,13 +28,17 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         fix: "keep the reused operand or the intermediate on chip: fuse, or hold it in registers, shared memory or a cluster",
         checks: &["repeated_traffic", "intermediates_in_hbm"],
         supports: &[],
-        against: &[below(
-            S::HbmBusy,
-            0.3,
-            Source::Assumed("device memory idle two thirds of the time cannot be the limit"),
-        )],
+        against: &[
+            below(
+                S::HbmBusy,
+                0.3,
+                Source::Assumed("device memory idle two thirds of the time cannot be the limit"),
+            ),
+            above(S::SectorExcess, 1.5, SECTORS),
+            above(S::Spills, 0.05, LOCAL_SECTORS),
+        ],
         claim: |s| {
-            let busy = s.get(S::HbmBusy)?;
+            let busy = s.get(S::HbmBusy)? * wanted_sectors(s);
             let extra = match (s.get(S::TrafficRatio), s.get(S::IntermediateRatio)) {
                 (Some(ratio), _) => 1.0 - 1.0 / ratio.max(1.0),
                 (None, Some(extra)) => extra / (1.0 + extra),
@@ -36,8 +47,8 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
             made(
                 s,
                 busy * extra,
-                "device-memory time of bytes beyond the useful ones",
-                &[S::HbmBusy, S::TrafficRatio, S::IntermediateRatio],
+                "device-memory time of bytes beyond the useful ones, less spills and unneeded sectors",
+                &[S::HbmBusy, S::TrafficRatio, S::IntermediateRatio, S::Spills, S::SectorWaste],
             )
         },
         experiment: experiment(
@@ -52,8 +63,12 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         title: "device-memory bandwidth",
         fix: "move fewer useful bytes: a narrower format, fusion with a neighbour, reuse across calls",
         checks: &[],
-        supports: &[above(S::HbmBusy, 0.6, NCU_60)],
-        against: &[below(S::HbmBusy, 0.6, NCU_60), above(S::TrafficRatio, 1.25, REDUNDANT)],
+        supports: &[&[above(S::HbmBusy, 0.6, HBM_BUSY)]],
+        against: &[
+            below(S::HbmBusy, 0.6, HBM_BUSY),
+            above(S::TrafficRatio, 1.25, REDUNDANT),
+            above(S::StorageWidth, 1.2, WIDER),
+        ],
         claim: |s| {
             let useful = s.get(S::HbmBusy)? / s.get(S::TrafficRatio).unwrap_or(1.0).max(1.0);
             made(s, useful, "device-memory time of the useful bytes", &[S::HbmBusy, S::TrafficRatio])
@@ -94,10 +109,18 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         fix: "make neighbouring threads touch neighbouring addresses: transpose through shared memory, change the layout",
         checks: &["uncoalesced"],
         supports: &[],
-        against: &[],
+        against: &[below(S::MemoryBusy, 0.3, IDLE)],
         claim: |s| match s.get(S::SectorExcess) {
+            // The level that the sectors keep busiest, or the idle time that their latency makes.
             Some(excess) => {
-                made(s, 1.0 - 1.0 / excess.max(1.0), "sectors beyond the least number", &[S::SectorExcess])
+                let waste = s.get(S::SectorWaste).unwrap_or(1.0 - 1.0 / excess.max(1.0));
+                let of = s.get(S::MemoryBusy).map_or(1.0, |busy| busy.max(s.get(S::Gap).unwrap_or(0.0)));
+                made(
+                    s,
+                    waste * (1.0 - s.get(S::Spills).unwrap_or(0.0)) * of,
+                    "time of sectors beyond the least number",
+                    &[S::SectorExcess, S::SectorWaste, S::MemoryBusy, S::Gap],
+                )
             }
             None if s.get(S::Strided)? > 0.5 => made(
                 s,
@@ -107,7 +130,11 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
             ),
             None => None,
         },
-        experiment: experiment("give the same kernel a contiguous copy of the strided tensor", None, 0.7),
+        experiment: experiment(
+            "let neighbouring threads load neighbouring addresses: a contiguous copy of the tensor, or swapped indices (wrong results, right timing)",
+            None,
+            0.7,
+        ),
     },
     CandidateSpec {
         id: "memory_latency",
@@ -116,7 +143,13 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         fix: "more bytes in flight: wider loads, unrolling, a deeper pipeline, more resident warps",
         checks: &["request_concurrency"],
         supports: &[],
-        against: &[above(S::HbmBusy, 0.8, NCU_80)],
+        against: &[
+            above(S::HbmBusy, 0.8, NCU_80),
+            // Loads wait long where what they wait for is at its own limit, or is asked for too much.
+            above(S::L2Busy, 0.6, L2_BUSY),
+            above(S::SectorExcess, 1.5, SECTORS),
+            above(S::Spills, 0.05, LOCAL_SECTORS),
+        ],
         claim: |s| match s.get(S::InFlight) {
             Some(ratio) => {
                 made(s, (1.0 - ratio).max(0.0), "bytes in flight that are missing", &[S::InFlight])
@@ -138,7 +171,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         title: "a chain of dependent loads",
         fix: "shorten the chain or run several chains at once",
         checks: &[],
-        supports: &[above(S::ChainShare, 0.5, Source::Assumed("half of the time"))],
+        supports: &[&[above(S::ChainShare, 0.5, Source::Assumed("half of the time"))]],
         against: &[
             below(S::ChainShare, 0.2, Source::Assumed("a fifth of the time")),
             below(S::DependentChain, 0.5, FLAG),
@@ -152,10 +185,37 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         title: "L2 bandwidth",
         fix: "larger tiles, multicast within a cluster, an order of tiles that reuses what is near",
         checks: &[],
-        supports: &[above(S::L2Busy, 0.6, NCU_60)],
-        against: &[below(S::L2Busy, 0.6, NCU_60)],
-        claim: share!(L2Busy),
-        experiment: experiment("double the tile along the reused dimension", None, 0.4),
+        // lts__throughput is the busiest of many parts of L2, among them those that fill it from device memory: only
+        // with traffic of its own is L2 the limit.
+        supports: &[
+            &[above(S::L2Busy, 0.6, L2_BUSY), above(S::L2Reuse, 2.0, L2_REUSE)],
+            &[above(S::L2Busy, 0.6, L2_BUSY), above(S::L2Hit, 0.65, HITS)],
+        ],
+        against: &[
+            below(S::L2Busy, 0.6, L2_BUSY),
+            below(S::L2Reuse, 2.0, L2_REUSE),
+            above(S::Spills, 0.05, LOCAL_SECTORS),
+            above(S::SectorExcess, 1.5, SECTORS),
+        ],
+        claim: |s| {
+            let own = match (s.get(S::L2Reuse), s.get(S::L2Hit)) {
+                (Some(reuse), _) => 1.0 - 1.0 / reuse.max(1.0),
+                (None, Some(hit)) => hit,
+                (None, None) => 1.0,
+            };
+            made(
+                s,
+                s.get(S::L2Busy)? * own * wanted_sectors(s),
+                "L2 time of bytes that neither device memory, nor spills, nor unneeded sectors explain",
+                &[S::L2Busy, S::L2Reuse, S::L2Hit, S::Spills, S::SectorWaste],
+            )
+        },
+        experiment: experiment(
+            "use each byte read from L2 for twice the work: two outputs a thread, or a tile twice as long",
+            None,
+            0.4,
+        )
+        .streaming("halve the bytes that pass L2: a narrower format, or a neighbouring operator fused"),
     },
     CandidateSpec {
         id: "l1_lsu_pressure",
@@ -164,18 +224,32 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         fix: "reuse in registers (register blocking), wider loads, TMA in place of per-thread copies",
         checks: &[],
         supports: &[
-            above(S::LsuBusy, 0.8, NCU_80),
-            above(S::L1Busy, 0.8, NCU_80),
-            below(S::FmaPerLoad, 4.0, REUSE),
+            &[above(S::LsuBusy, 0.8, NCU_80)],
+            &[above(S::L1Busy, 0.8, NCU_80)],
+            // Few FMAs a load say nothing of an operator that has none to spare, unless something is busy with them.
+            &[below(S::FmaPerLoad, 4.0, REUSE), above(S::L1Busy, 0.6, NCU_60)],
+            &[below(S::FmaPerLoad, 4.0, REUSE), above(S::BusyNotUseful, 0.6, NCU_60)],
         ],
         against: &[
             below(S::LsuBusy, 0.6, NCU_60),
             below(S::L1Busy, 0.6, NCU_60),
             above(S::FmaPerLoad, 4.0, REUSE),
+            above(S::ConflictShare, 0.2, CONFLICTS),
+            above(S::Spills, 0.05, LOCAL_SECTORS),
+            above(S::SectorExcess, 1.5, SECTORS),
         ],
         claim: |s| {
-            if let Some(busiest) = [S::LsuBusy, S::L1Busy].iter().filter_map(|x| s.get(*x)).reduce(f64::max) {
-                return made(s, busiest, "the busier of LSU and L1", &[S::LsuBusy, S::L1Busy]);
+            let own = s.get(S::L1Busy).map(|l1| {
+                let conflicts = s.get(S::ConflictOfL1).or(s.get(S::ConflictShare)).unwrap_or(0.0);
+                l1 * wanted_sectors(s) * (1.0 - conflicts)
+            });
+            if let Some(busiest) = s.get(S::LsuBusy).into_iter().chain(own).reduce(f64::max) {
+                return made(
+                    s,
+                    busiest,
+                    "the busier of LSU, and L1 less bank conflicts, spills and unneeded sectors",
+                    &[S::LsuBusy, S::L1Busy, S::ConflictOfL1, S::Spills, S::SectorWaste],
+                );
             }
             // sm__throughput names no unit: with few FMAs a load, what is busy beside them is the loads.
             (s.get(S::FmaPerLoad)? < 4.0).then_some(())?;
@@ -186,7 +260,8 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
                 &[S::BusyNotUseful, S::FmaPerLoad],
             )
         },
-        experiment: experiment("compute a 2 x 2 block of outputs a thread from the same loads", None, 0.45),
+        experiment: experiment("compute a 2 x 2 block of outputs a thread from the same loads", None, 0.45)
+            .streaming("load twice the bytes an instruction (up to 16 a thread), same elements"),
     },
     CandidateSpec {
         id: "shared_bank_conflicts",
@@ -194,19 +269,19 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         title: "bank conflicts in shared memory",
         fix: "swizzle or pad the shared-memory layout",
         checks: &[],
-        supports: &[above(S::ConflictShare, 0.2, CONFLICTS)],
+        supports: &[&[above(S::ConflictShare, 0.2, CONFLICTS)]],
         against: &[
             below(S::ConflictShare, 0.05, SMALL),
             below(S::L1Busy, 0.3, Source::Assumed("L1 idle two thirds of the time hides its conflicts")),
         ],
         claim: |s| {
-            let conflicts = s.get(S::ConflictShare)?;
+            let conflicts = s.get(S::ConflictOfL1).or(s.get(S::ConflictShare))?;
             let busy = s.get(S::L1Busy).unwrap_or_else(|| 1.0 - s.get(S::HbmShare).unwrap_or(0.0));
             made(
                 s,
                 conflicts * busy,
                 "L1 time of replayed wavefronts",
-                &[S::ConflictShare, S::L1Busy, S::HbmShare],
+                &[S::ConflictShare, S::ConflictOfL1, S::L1Busy, S::HbmShare],
             )
         },
         experiment: experiment("pad each row of the shared tile by one access width", None, 0.8),
@@ -217,7 +292,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         title: "shared-memory bandwidth",
         fix: "fewer shared-memory passes: operands in registers, B shared by two warpgroups, larger MMA tiles",
         checks: &[],
-        supports: &[above(S::SharedShare, 0.6, NCU_60)],
+        supports: &[&[above(S::SharedShare, 0.6, NCU_60)]],
         against: &[below(S::SharedShare, 0.6, NCU_60)],
         claim: share!(SharedShare),
         experiment: experiment("keep one operand in registers between two MMAs", None, 0.25),

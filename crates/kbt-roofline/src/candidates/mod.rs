@@ -7,6 +7,7 @@ mod launch;
 mod memory;
 
 use crate::conditions::Condition;
+use crate::facts::OperatorKind;
 use crate::signals::{Signal as S, Signals};
 use kbt_evidence::{Figure, FixClass, Unit};
 use serde::{Deserialize, Serialize};
@@ -98,9 +99,28 @@ type Claim = fn(&Signals) -> Option<Figure>;
 /// The experiment of a candidate: the factor, a command, and how much of the claimed share it should remove.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ExperimentRow {
-    pub(crate) factor: &'static str,
+    factor: &'static str,
+    /// The factor where the operator reuses nothing within a tile.
+    streaming: Option<&'static str>,
     pub(crate) command: Option<&'static str>,
     pub(crate) effect: f64,
+}
+
+impl ExperimentRow {
+    /// The factor to change for this kind of operator.
+    pub(crate) const fn factor(&self, kind: OperatorKind) -> &'static str {
+        match (kind, self.streaming) {
+            (
+                OperatorKind::Elementwise | OperatorKind::Normalization | OperatorKind::Reduction,
+                Some(streaming),
+            ) => streaming,
+            _ => self.factor,
+        }
+    }
+
+    const fn streaming(self, factor: &'static str) -> Self {
+        Self { streaming: Some(factor), ..self }
+    }
 }
 
 /// A candidate.
@@ -112,7 +132,8 @@ pub(crate) struct CandidateSpec {
     pub(crate) fix: &'static str,
     /// Checks whose firing supports it and whose clearance speaks against it.
     pub(crate) checks: &'static [&'static str],
-    pub(crate) supports: &'static [Condition],
+    /// What else supports it: all conditions of any one group.
+    pub(crate) supports: &'static [&'static [Condition]],
     pub(crate) against: &'static [Condition],
     pub(crate) claim: Claim,
     pub(crate) experiment: ExperimentRow,
@@ -131,6 +152,16 @@ fn made(s: &Signals, value: f64, how: &str, from: &[S]) -> Option<Figure> {
     (!inputs.is_empty()).then(|| Figure::computed(how, value, Unit::Ratio, how, &inputs))
 }
 
+/// The part of the global and local sectors that is neither spilled nor beyond need.
+fn wanted_sectors(s: &Signals) -> f64 {
+    (1.0 - s.get(S::Spills).unwrap_or(0.0)) * (1.0 - s.get(S::SectorWaste).unwrap_or(0.0))
+}
+
+/// The part of the lanes that takes part in an instruction.
+fn active_lanes(s: &Signals) -> f64 {
+    s.get(S::ThreadsPerInst).map_or(1.0, |threads| threads / 32.0)
+}
+
 /// What a shortfall of a signal below a whole leaves.
 macro_rules! shortfall {
     ($signal:ident, $how:literal) => {
@@ -139,7 +170,7 @@ macro_rules! shortfall {
 }
 
 const fn experiment(factor: &'static str, command: Option<&'static str>, effect: f64) -> ExperimentRow {
-    ExperimentRow { factor, command, effect }
+    ExperimentRow { factor, streaming: None, command, effect }
 }
 
 use {share, shortfall};

@@ -110,9 +110,8 @@ pub(super) fn factor(unit: &str) -> Option<f64> {
         "ms" | "msecond" => 1e6,
         "s" | "second" => 1e9,
         name if base(name) => 1.0,
-        "" | "%" | "request" | "warp" | "thread" | "block" | "register" | "wave" | "bank" | "tile" | "sm" => {
-            1.0
-        }
+        "" | "%" | "request" | "warp" | "thread" | "block" | "register" | "wave" | "bank" | "tile" | "sm"
+        | "cluster" | "pass" => 1.0,
         name => match (name.chars().next(), name.get(1..)) {
             (Some('k'), Some(rest)) if base(rest) => 1e3,
             (Some('m'), Some(rest)) if base(rest) => 1e6,
@@ -172,6 +171,8 @@ mod tests {
             ("cycle/nsecond", Some(1e9)),
             ("Kbyte/block", Some(1e3)),
             ("register/thread", Some(1.0)),
+            ("pass", Some(1.0)),
+            ("cluster", Some(1.0)),
             ("%", Some(1.0)),
             ("", Some(1.0)),
             ("furlong", None),

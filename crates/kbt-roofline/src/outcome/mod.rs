@@ -1,12 +1,14 @@
 //! What a triage says: `kbt.roofline/1`. Types only, and their reading as verdicts and one headline; how they
 //! come about is in `triage`, how they read as text in `render`.
 
+mod plot;
 mod words;
 
 use crate::candidates::BottleneckClass;
 use kbt_evidence::{Figure, Provenance};
 use serde::{Deserialize, Serialize};
 
+pub use plot::{PlotPoint, PlotRoof, RooflinePlot};
 pub use words::{Call, CandidateStanding, CheckStatus, Fact, Priority, Reading, Resource, Side, Status};
 
 /// The schema that outcomes state.
@@ -81,6 +83,14 @@ pub struct Contradiction {
     pub figure: Figure,
     /// What could be behind it.
     pub causes: Vec<String>,
+    /// Whether it is to be settled before any figure is believed. The rest is within what a measured ceiling's own
+    /// kernel, or counters of different passes, leave open.
+    #[serde(default = "yes")]
+    pub settle_first: bool,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 /// A condition of a check, as it was applied.
@@ -141,6 +151,9 @@ pub struct CandidateRow {
     pub supports: Vec<Statement>,
     /// Counter-evidence.
     pub against: Vec<Statement>,
+    /// Counter-evidence that was looked for and not found, with what was read instead.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub looked_for: Vec<Statement>,
     /// Whether any counter-evidence could be looked for at all.
     pub counter_evidence_looked_for: bool,
     /// Measurements still needed.
@@ -276,43 +289,6 @@ pub struct Outputs {
     pub validation: Validation,
     /// Risks, each with its fallback.
     pub risks: Vec<String>,
-}
-
-/// A roof of the plot. One of the two rates is set.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PlotRoof {
-    /// Its name, with what it limits.
-    pub name: String,
-    /// A slope.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bytes_per_s: Option<f64>,
-    /// A flat roof.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub flop_per_s: Option<f64>,
-    /// How it is known.
-    pub provenance: Provenance,
-}
-
-/// A kernel on the plot.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PlotPoint {
-    /// Its name.
-    pub name: String,
-    /// Useful arithmetic intensity.
-    pub flop_per_byte: f64,
-    /// Achieved useful rate.
-    pub flop_per_s: f64,
-    /// How it is known.
-    pub provenance: Provenance,
-}
-
-/// The data of a roofline plot.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct RooflinePlot {
-    /// The roofs.
-    pub roofs: Vec<PlotRoof>,
-    /// The kernels; none where there is no timing.
-    pub points: Vec<PlotPoint>,
 }
 
 /// What a triage says of one fact sheet on one device.

@@ -180,7 +180,7 @@ fn in_flight(s: &mut Signals, sheet: &FactSheet, i: &Implementation, ceilings: &
     let bytes = sheet.figure("implementation.bytes_in_flight_per_sm", "bytes in flight", bytes, Unit::Bytes);
     let needed = hbm.value * (latency.value / (clock.value * 1e6)) / sms.value;
     let how = format!("{} B in flight over {needed:.0} B by Little's law", bytes.value);
-    let inputs = [&bytes, hbm, &latency, sms, clock];
+    let inputs = [&bytes, &hbm, &latency, sms, clock];
     s.set(Signal::InFlight, Figure::computed("", bytes.value / needed, Unit::Ratio, &how, &inputs));
 }
 
@@ -230,10 +230,12 @@ fn from_metrics(s: &mut Signals, sheet: &FactSheet, work: &Work, ceilings: &Ceil
     percent(Signal::SmBusy, metrics::first(m, metrics::SM_PCT));
     percent(Signal::L2Busy, metrics::first(m, metrics::L2_PCT));
     percent(Signal::L1Busy, metrics::first(m, metrics::L1_PCT));
-    percent(Signal::ComputeBusy, metrics::first(m, metrics::TENSOR_PCT));
     percent(Signal::Occupancy, metrics::first(m, metrics::OCCUPANCY_PCT));
     percent(Signal::IssueActive, metrics::first(m, metrics::ISSUE_PCT));
     percent(Signal::L2Hit, metrics::first(m, metrics::L2_HIT_PCT));
+    // The tensor pipe says how busy the useful arithmetic is only where that is the tensor cores' work.
+    let tensor_work = work.parts.iter().any(|p| p.tensor);
+    percent(Signal::ComputeBusy, metrics::first(m, metrics::TENSOR_PCT).filter(|_| tensor_work));
     for (signal, pipe) in
         [(Signal::LsuBusy, "lsu"), (Signal::XuBusy, "xu"), (Signal::AluBusy, "alu"), (Signal::FmaBusy, "fma")]
     {
@@ -244,6 +246,7 @@ fn from_metrics(s: &mut Signals, sheet: &FactSheet, work: &Work, ceilings: &Ceil
         (Signal::SyncStall, metrics::stall_share(m, &["barrier", "membar", "sleeping"])),
         (Signal::Spills, metrics::local_share(m)),
         (Signal::ConflictShare, metrics::conflict_share(m)),
+        (Signal::ConflictOfL1, metrics::conflicts_of_l1(m)),
     ] {
         if let Some(value) = value {
             s.set(signal, figure("", value, Unit::Ratio));
@@ -267,11 +270,28 @@ fn from_metrics(s: &mut Signals, sheet: &FactSheet, work: &Work, ceilings: &Ceil
     if let Some(worst) = worst {
         s.set(Signal::SectorExcess, figure("", worst / ideal, Unit::Ratio));
     }
+    let block = sheet.implementation.as_ref().and_then(|i| i.block_threads);
+    let l2_reuse = match (m.get("lts__t_bytes.sum"), metrics::dram_bytes(m)) {
+        (Some(l2), Some(hbm)) if *l2 > 0.0 => Some(l2 / hbm.max(1.0)),
+        _ => None,
+    };
+    for (signal, value) in [
+        (Signal::SectorWaste, metrics::sector_waste(m, ideal)),
+        (Signal::L2Reuse, l2_reuse),
+        (
+            Signal::Residency,
+            block.or(m.get("launch__block_size").copied()).and_then(|b| metrics::residency(m, b)),
+        ),
+    ] {
+        if let Some(value) = value {
+            s.set(signal, figure("", value, Unit::Ratio));
+        }
+    }
     if let Some((name, requests)) = metrics::first(m, metrics::LOAD_REQUESTS).filter(|(_, r)| *r > 0.0)
-        && !work.parts.iter().any(|p| p.tensor)
+        && !tensor_work
     {
         // One warp-level FMA is 64 operations.
-        let requests = figure(name, requests, Unit::Count);
+        let requests = bounds::of_a_call(sheet, figure(name, requests, Unit::Count));
         let value = work.flop.value / 64.0 / requests.value;
         let figure = Figure::computed(
             "",
@@ -305,12 +325,31 @@ fn combine(s: &mut Signals) {
         s.set(Signal::ComputeBusy, share);
     }
     if let (Some(busy), Some(useful)) = (s.get(Signal::SmBusy), s.get(Signal::ComputeShare)) {
+        let pipes = [Signal::LsuBusy, Signal::XuBusy, Signal::AluBusy, Signal::FmaBusy];
+        let known = pipes.iter().filter_map(|pipe| s.get(*pipe)).fold(useful, f64::max);
         s.derive(
             Signal::BusyNotUseful,
-            busy - useful,
-            "sm__throughput less useful arithmetic",
-            &[Signal::SmBusy, Signal::ComputeShare],
+            (busy - known).max(0.0),
+            "sm__throughput less the busiest of useful arithmetic and the pipes",
+            &[
+                Signal::SmBusy,
+                Signal::ComputeShare,
+                Signal::LsuBusy,
+                Signal::XuBusy,
+                Signal::AluBusy,
+                Signal::FmaBusy,
+            ],
         );
+    }
+    let levels: Vec<Signal> = [Signal::HbmBusy, Signal::L2Busy, Signal::L1Busy]
+        .into_iter()
+        .filter(|level| s.get(*level).is_some())
+        .collect();
+    // Device memory alone does not speak for the levels on chip.
+    if levels.len() > 1
+        && let Some(most) = levels.iter().filter_map(|level| s.get(*level)).reduce(f64::max)
+    {
+        s.derive(Signal::MemoryBusy, most, "the busiest memory level that was looked at", &levels);
     }
     let busy = [
         Signal::HbmBusy,

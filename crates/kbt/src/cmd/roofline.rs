@@ -1,4 +1,8 @@
-//! `kbt roofline`: triage of a fact sheet, and fact sheets from profiler exports.
+//! `kbt roofline`: triage of a fact sheet, and fact sheets from a program on a GPU or from profiler exports.
+
+mod gather;
+mod ladder;
+mod plot;
 
 use crate::output::{Failure, Outcome, emit, read_input};
 use kbt_device::{DeviceChoice, DeviceProfile, embedded_profile, embedded_profiles};
@@ -25,10 +29,19 @@ enum Command {
         /// The result of an experiment; give it again for each one made so far.
         #[arg(long = "result")]
         results: Vec<PathBuf>,
+        /// A run of `kbt tune`: what its later steps found becomes evidence.
+        #[arg(long)]
+        run: Option<PathBuf>,
         /// How to print.
         #[arg(long, value_enum, default_value_t)]
         format: Shape,
     },
+    /// Draw kernels under the roofs of a device.
+    #[command(after_help = PLOT_HELP)]
+    Plot(plot::Args),
+    /// Run a target for its times and under Nsight Compute, read its machine code, and write its fact sheet.
+    #[command(after_help = GATHER_HELP)]
+    Gather(gather::Args),
     /// Turn an Nsight Compute CSV export into a fact sheet.
     #[command(after_help = IMPORT_HELP)]
     Import {
@@ -55,7 +68,22 @@ Example:
   kbt roofline triage facts.yaml --device PROFILE.yaml --result r.yaml --format json
 
 A result file: {experiment: too_few_ctas, observed_us: 15.79, baseline_us: 15.14}
+After a contradiction its class is not proposed again; give every result so far.
 Exit 3 where facts are missing or the question is none for a roofline; the outcome says which.";
+
+const PLOT_HELP: &str = "\
+Example:
+  kbt roofline plot before.yaml after.yaml --device H100 -o roofline.svg
+
+A kernel without a time has no point, only its roofs; that is said. Exit 3 where a sheet has too few facts for either.";
+
+const GATHER_HELP: &str = "\
+Example:
+  kbt roofline gather my-kernel.yaml --out facts.yaml
+  kbt roofline triage facts.yaml --device auto
+
+Clocks and caches stay as they are in the timed launches. Without ncu, or where it may not count, the sheet holds the
+times and what the machine code says.";
 
 const IMPORT_HELP: &str = "\
 Example:
@@ -76,7 +104,11 @@ enum Shape {
 
 pub(crate) fn run(args: Args) -> Outcome {
     match args.command {
-        Command::Triage { facts, device, results, format } => run_triage(&facts, &device, &results, format),
+        Command::Triage { facts, device, results, run, format } => {
+            run_triage(&facts, &device, &results, run.as_deref(), format)
+        }
+        Command::Plot(args) => plot::run(&args),
+        Command::Gather(args) => gather::run(&args),
         Command::Import { csv, out, kernel, force, format } => {
             run_import(&csv, out.as_deref(), kernel.as_deref(), force, format)
         }
@@ -92,14 +124,17 @@ fn name(path: &Path) -> String {
     if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() }
 }
 
-fn run_triage(facts: &Path, device: &str, results: &[PathBuf], format: Shape) -> Outcome {
+fn run_triage(facts: &Path, device: &str, results: &[PathBuf], run: Option<&Path>, format: Shape) -> Outcome {
     let sheet = FactSheet::from_yaml(&text(facts)?, &name(facts))?;
     let ceilings = ceilings(device, &sheet)?;
     let mut read = Vec::new();
     for path in results {
         read.push((ExperimentResult::from_yaml(&text(path)?, &name(path))?, name(path)));
     }
-    let outcome = triage(&sheet, ceilings.as_ref(), &read)?;
+    let mut outcome = triage(&sheet, ceilings.as_ref(), &read)?;
+    if let Some(run) = run {
+        outcome = outcome.with_ladder(&ladder::verdicts(run)?);
+    }
     let rendered = match format {
         Shape::Text => outcome.render_text(),
         Shape::Json => serde_json::to_string_pretty(&outcome)?,
@@ -117,46 +152,54 @@ fn ceilings(device: &str, sheet: &FactSheet) -> Result<Option<Ceilings>, Failure
     if let Some(part) = part(device) {
         return Ok(Some(Ceilings::published(part)));
     }
-    let choice: DeviceChoice = device.parse().map_err(|e| {
-        let names: Vec<&str> = parts().iter().map(|p| p.name.as_str()).collect();
-        Failure::input(format!("{e}; or one of the parts {}", names.join(", ")))
-    })?;
-    let embedded = |name: &str| -> Result<Option<Ceilings>, Failure> {
-        match embedded_profile(name) {
-            Some(profile) => Ok(Some(Ceilings::from_profile(&profile?))),
-            None => Ok(None),
-        }
-    };
-    match choice {
-        DeviceChoice::Auto => {
-            // Recordings name the device they were made on; bare compile targets do not.
-            let recorded =
-                embedded_profiles().filter_map(|n| embedded_profile(n)?.ok()).filter(|p| p.device.is_some());
-            if let Some(profile) = recorded.last() {
-                return Ok(Some(Ceilings::from_profile(&profile)));
-            }
-            let named = sheet.device.as_ref().and_then(|d| d.name.as_deref());
-            Ok(named.and_then(part).map(Ceilings::published))
-        }
-        DeviceChoice::Live(n) => Err(Failure::Refused(format!(
-            "a triage reads ceilings, it does not measure them: `kbt microbench run --device live:{n} --out PROFILE.yaml`, then --device PROFILE.yaml"
-        ))),
-        DeviceChoice::Recorded(name) => embedded(&name)?.map(Some).ok_or_else(|| {
-            let names: Vec<&str> = embedded_profiles().collect();
-            Failure::input(format!("no recording `{name}` is embedded; there are: {}", names.join(", ")))
-        }),
-        DeviceChoice::Model(arch) => {
-            if let Some(found) = embedded(&arch.to_string())? {
-                return Ok(Some(found));
-            }
+    if let Some(profile) = ceilings_profile(device)? {
+        return Ok(Some(Ceilings::from_profile(&profile)));
+    }
+    match device.parse() {
+        Ok(DeviceChoice::Model(arch)) => {
             model_part(arch).map(|p| Some(Ceilings::published(p))).ok_or_else(|| {
                 Failure::input(format!("no published figures for {arch}; give a part or a profile"))
             })
         }
+        _ => {
+            let named = sheet.device.as_ref().and_then(|d| d.name.as_deref());
+            Ok(named.and_then(part).map(Ceilings::published))
+        }
+    }
+}
+
+/// The profile that `--device` names; none for a part, for a model without one, and where `auto` finds no recording.
+fn ceilings_profile(device: &str) -> Result<Option<DeviceProfile>, Failure> {
+    if part(device).is_some() {
+        return Ok(None);
+    }
+    let choice: DeviceChoice = device.parse().map_err(|e| {
+        let names: Vec<&str> = parts().iter().map(|p| p.name.as_str()).collect();
+        Failure::input(format!("{e}; or one of the parts {}", names.join(", ")))
+    })?;
+    match choice {
+        // Recordings name the device they were made on; bare compile targets do not.
+        DeviceChoice::Auto => Ok(embedded_profiles()
+            .filter_map(|n| embedded_profile(n)?.ok())
+            .filter(|p| p.device.is_some())
+            .last()),
+        DeviceChoice::Live(n) => Err(Failure::Refused(format!(
+            "a triage reads ceilings, it does not measure them: `kbt microbench run --device live:{n} --out PROFILE.yaml`, then --device PROFILE.yaml"
+        ))),
+        DeviceChoice::Recorded(name) => match embedded_profile(&name) {
+            Some(profile) => Ok(Some(profile?)),
+            None => {
+                let names: Vec<&str> = embedded_profiles().collect();
+                Err(Failure::input(format!(
+                    "no recording `{name}` is embedded; there are: {}",
+                    names.join(", ")
+                )))
+            }
+        },
+        DeviceChoice::Model(arch) => Ok(embedded_profile(&arch.to_string()).transpose()?),
         DeviceChoice::Path(path) => {
             let file = if path.is_dir() { path.join("profile.yaml") } else { path };
-            let profile = DeviceProfile::from_yaml(&text(&file)?, &name(&file))?.read_back();
-            Ok(Some(Ceilings::from_profile(&profile)))
+            Ok(Some(DeviceProfile::from_yaml(&text(&file)?, &name(&file))?.read_back()))
         }
     }
 }
@@ -175,17 +218,29 @@ fn run_import(
     if !import.others.is_empty() {
         eprintln!("kbt: {} taken; also there: {} (--kernel picks)", import.kernel, import.others.join("; "));
     }
+    eprintln!("kbt: {} launches of {}", import.launches, import.kernel);
+    write_sheet(&import.sheet, || Ok(import.to_yaml()?), out, force, format)
+}
+
+/// Writes a sheet to a file, or prints it.
+fn write_sheet(
+    sheet: &FactSheet,
+    yaml: impl FnOnce() -> Result<String, Failure>,
+    out: Option<&Path>,
+    force: bool,
+    format: crate::output::Format,
+) -> Outcome {
     let Some(out) = out else {
         return match format {
-            crate::output::Format::Text => emit(&import.to_yaml()?),
-            crate::output::Format::Json => emit(&serde_json::to_string_pretty(&import.sheet)?),
+            crate::output::Format::Text => emit(&yaml()?),
+            crate::output::Format::Json => emit(&serde_json::to_string_pretty(sheet)?),
         };
     };
     // A sheet is filled in by hand: only an empty file is taken for nobody's work.
     if std::fs::metadata(out).is_ok_and(|m| m.len() > 0) && !force {
         return Err(Failure::input(format!("{} exists; --force overwrites it", out.display())));
     }
-    std::fs::write(out, import.to_yaml()?).map_err(|e| Failure::input(format!("{}: {e}", out.display())))?;
-    eprintln!("kbt: {} written: {} launches of {}", out.display(), import.launches, import.kernel);
+    std::fs::write(out, yaml()?).map_err(|e| Failure::input(format!("{}: {e}", out.display())))?;
+    eprintln!("kbt: {} written", out.display());
     Ok(std::process::ExitCode::SUCCESS)
 }

@@ -1,0 +1,275 @@
+//! What later steps of the ladder found, as evidence in the matrix: a rate, a trace, a schedule, an algebra, a sweep or a
+//! validation speaks for or against a class where the triage alone has only what it would still have to measure.
+
+use crate::candidates::{self, BottleneckClass};
+use crate::outcome::{
+    CandidateRow, CandidateStanding as Standing, OrderStep, Priority, Statement, TriageOutcome,
+};
+use kbt_evidence::{Direction, FixClass, Standing as Ruled, Step, Verdict};
+
+/// The classes of bottleneck that a class of fix answers; none for one that answers no bottleneck.
+const fn answers(class: FixClass) -> &'static [BottleneckClass] {
+    use BottleneckClass as B;
+    match class {
+        FixClass::MemoryTraffic => &[B::MemoryTraffic, B::AccessPattern, B::MemoryLatency, B::OnChipTraffic],
+        FixClass::TensorThroughput => &[B::TensorThroughput, B::Overlap],
+        FixClass::LaunchShape => &[B::LaunchShape, B::HostSide],
+        FixClass::InstructionChoice | FixClass::Algebra => &[B::InstructionPipe],
+        FixClass::RoleBalance => &[B::RoleBalance],
+        FixClass::Reorder => &[B::Overlap],
+        FixClass::RegisterBudget => &[B::Resources],
+        FixClass::HandoffSplit => &[B::Synchronisation],
+        _ => &[],
+    }
+}
+
+/// Where the ladder leaves a row; rows of one place keep the triage's order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Recommended,
+    AsTriaged,
+    RuledOut,
+    Barred,
+}
+
+impl TriageOutcome {
+    /// The same triage with the verdicts of the ladder's later steps in its matrix, ranked anew. What a step recommends
+    /// comes first; what one rules out speaks against its classes, and what one rules out by measurement is not
+    /// proposed again. Verdicts of the triage itself, and those that could not tell, change nothing.
+    #[must_use]
+    pub fn with_ladder(&self, verdicts: &[Verdict]) -> Self {
+        let mut outcome = self.clone();
+        let told: Vec<&Verdict> =
+            verdicts.iter().filter(|v| v.step != Step::Triage && v.standing != Ruled::Refused).collect();
+        if told.is_empty() || self.evidence.is_empty() {
+            return outcome;
+        }
+        for verdict in &told {
+            add_missing_row(&mut outcome.evidence, verdict);
+        }
+        let mut rows: Vec<(Place, CandidateRow)> = Vec::new();
+        for mut row in outcome.evidence {
+            let (mut place, class) = (Place::AsTriaged, row.class);
+            for verdict in told.iter().filter(|v| answers(v.class).contains(&class)) {
+                place = apply(&mut row, verdict, place);
+            }
+            if matches!(row.standing, Standing::Refuted | Standing::Barred) {
+                place = Place::Barred;
+            }
+            rows.push((place, row));
+        }
+        rows.sort_by_key(|(place, _)| *place);
+        outcome.evidence = rows.into_iter().map(|(_, row)| row).collect();
+        let at = |id: &str| outcome.evidence.iter().position(|r| r.candidate == id);
+        let out = |r: &CandidateRow| matches!(r.standing, Standing::Refuted | Standing::Barred);
+        outcome.experiments.retain(|e| at(&e.candidate).is_some_and(|i| !out(&outcome.evidence[i])));
+        outcome.experiments.sort_by_key(|e| at(&e.candidate));
+        reorder(&mut outcome, &told);
+        conclude(&mut outcome, &told);
+        outcome
+    }
+}
+
+/// A class that no row of the matrix has gets its first candidate, so that no evidence is lost.
+fn add_missing_row(rows: &mut Vec<CandidateRow>, verdict: &Verdict) {
+    let classes = answers(verdict.class);
+    if verdict.standing == Ruled::Open || rows.iter().any(|r| classes.contains(&r.class)) {
+        return;
+    }
+    let Some(spec) = candidates::all().find(|c| classes.contains(&c.class)) else { return };
+    rows.push(CandidateRow {
+        candidate: spec.id.to_owned(),
+        class: spec.class,
+        title: spec.title.to_owned(),
+        fix: spec.fix.to_owned(),
+        standing: Standing::Open,
+        share: None,
+        supports: Vec::new(),
+        against: Vec::new(),
+        looked_for: Vec::new(),
+        counter_evidence_looked_for: false,
+        needed: Vec::new(),
+    });
+}
+
+fn apply(row: &mut CandidateRow, verdict: &Verdict, place: Place) -> Place {
+    let figures = verdict.evidence.iter().filter(|e| e.direction == Direction::For);
+    let statement = Statement {
+        text: format!(
+            "step {} ({}): {}: {}",
+            verdict.step.index(),
+            verdict.step,
+            verdict.class,
+            verdict.reason
+        ),
+        figures: figures.flat_map(|e| e.figures.iter().cloned()).collect(),
+    };
+    // What the step itself found that speaks the other way.
+    let other = verdict.evidence.iter().filter(|e| e.direction == Direction::Against).map(|e| Statement {
+        text: format!("step {} ({}): {}", verdict.step.index(), verdict.step, e.statement),
+        figures: e.figures.clone(),
+    });
+    let place = match verdict.standing {
+        Ruled::Recommended => {
+            row.supports.insert(0, statement);
+            row.against.extend(other);
+            place.min(Place::Recommended)
+        }
+        Ruled::RuledOut => {
+            row.against.insert(0, statement);
+            row.supports.extend(other);
+            row.counter_evidence_looked_for = true;
+            // A step that measured stands above a reading of counters.
+            if verdict.is_measured() && row.standing != Standing::Confirmed {
+                row.standing = Standing::Barred;
+            }
+            if place == Place::Recommended { place } else { Place::RuledOut }
+        }
+        _ => {
+            row.needed.extend(
+                verdict.next.iter().map(|n| format!("step {} ({}): {n}", verdict.step.index(), verdict.step)),
+            );
+            place
+        }
+    };
+    if !matches!(row.standing, Standing::Confirmed | Standing::Refuted | Standing::Barred) {
+        row.standing = match (row.supports.is_empty(), row.against.is_empty()) {
+            (false, true) => Standing::Supported,
+            (false, false) => Standing::Contested,
+            (true, false) => Standing::Unlikely,
+            (true, true) => Standing::Open,
+        };
+    }
+    place
+}
+
+/// Priorities follow the new order of the experiments; a wrong result comes before everything.
+fn reorder(outcome: &mut TriageOutcome, told: &[&Verdict]) {
+    let candidate = |s: &OrderStep| s.action.split(':').next().unwrap_or_default().to_owned();
+    let known = |id: &str| candidates::spec(id).is_some();
+    // What a step recommends was measured or proven: it comes before what is still an experiment.
+    let recommended =
+        told.iter().any(|v| v.standing == Ruled::Recommended && v.class != FixClass::Correctness);
+    let mut steps: Vec<OrderStep> = Vec::new();
+    for step in std::mem::take(&mut outcome.order) {
+        let id = candidate(&step);
+        if !known(&id) {
+            steps.push(step);
+            continue;
+        }
+        let Some(index) = outcome.experiments.iter().position(|e| e.candidate == id) else { continue };
+        let supported = outcome.evidence.iter().any(|r| r.candidate == id && !r.supports.is_empty());
+        let priority = match (index, supported) {
+            (0, _) if !recommended => Priority::P1,
+            (_, true) => Priority::P2,
+            (_, false) => Priority::P3,
+        };
+        steps.push(OrderStep { priority, ..step });
+    }
+    for verdict in told.iter().filter(|v| v.standing == Ruled::Recommended) {
+        let first = verdict.class == FixClass::Correctness;
+        let step = OrderStep {
+            priority: if first { Priority::P0 } else { Priority::P1 },
+            action: verdict.next.clone().unwrap_or_else(|| verdict.class.phrase().to_owned()),
+            why: format!("step {} ({}): {}", verdict.step.index(), verdict.step, verdict.reason),
+        };
+        if first { steps.insert(0, step) } else { steps.push(step) }
+    }
+    let rank = |s: &OrderStep| outcome.experiments.iter().position(|e| e.candidate == candidate(s));
+    steps.sort_by_key(|s| (s.priority, rank(s)));
+    outcome.order = steps;
+}
+
+fn conclude(outcome: &mut TriageOutcome, told: &[&Verdict]) {
+    let Some(lead) = outcome.lead() else { return };
+    let by = told
+        .iter()
+        .rev()
+        .find(|v| v.standing == Ruled::Recommended && answers(v.class).contains(&lead.class))
+        .map_or_else(String::new, |v| {
+            format!(", as step {} ({}) recommends: {}", v.step.index(), v.step, v.class)
+        });
+    let text = format!(" With what the ladder found: {} ({}){by}.", lead.title, lead.class);
+    if let Some(outputs) = &mut outcome.outputs {
+        outputs.conclusion.push_str(&text);
+        if let Some(e) = outcome.experiments.first() {
+            outputs.validation.experiment =
+                format!("{}: predicted {}; wrong if {}", e.factor, e.prediction, e.falsified_by);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Ceilings, FactSheet, part, triage};
+    use kbt_evidence::{Evidence, Figure, Provenance, Unit};
+
+    fn triaged() -> TriageOutcome {
+        let text = include_str!("../../../fixtures/facts/attention-without-overlap.yaml");
+        let sheet = FactSheet::from_yaml(text, "f.yaml").unwrap();
+        let device = sheet.device.as_ref().and_then(|d| d.name.clone()).unwrap();
+        triage(&sheet, Some(&Ceilings::published(part(&device).unwrap())), &[]).unwrap()
+    }
+
+    fn measured(class: FixClass, standing: Ruled, step: Step) -> Verdict {
+        let provenance = Provenance::measured("kbt tune", "NVIDIA H200", "2026-11-30");
+        let figure = Figure::new("share", 0.4, Unit::Ratio, provenance);
+        Verdict::new(class, standing, step, "as measured")
+            .with(Evidence::supports("as measured", vec![figure]))
+            .next("do it")
+    }
+
+    #[test]
+    fn a_step_that_rules_a_class_out_by_measurement_takes_its_experiments_off_for_good() {
+        let before = triaged();
+        assert_eq!(before.evidence[0].candidate, "no_overlap");
+        let out = measured(FixClass::TensorThroughput, Ruled::RuledOut, Step::Trace);
+        let after = before.with_ladder(&[out]);
+        let row = after.evidence.iter().find(|r| r.candidate == "no_overlap").unwrap();
+        assert_eq!(row.standing, Standing::Barred);
+        assert!(row.against[0].text.starts_with("step 2 (trace)"), "{}", row.against[0].text);
+        assert_eq!(row.against[0].figures.len(), 1);
+        assert!(!answers(FixClass::TensorThroughput).contains(&after.evidence[0].class));
+        assert!(after.experiments.iter().all(|e| e.candidate != "no_overlap"));
+        assert!(after.order.iter().all(|s| !s.action.starts_with("no_overlap:")));
+    }
+
+    #[test]
+    fn what_a_step_recommends_comes_first_even_where_the_triage_had_no_row_for_it() {
+        let before = triaged();
+        assert!(before.evidence.iter().all(|r| r.class != BottleneckClass::Synchronisation));
+        let split = measured(FixClass::HandoffSplit, Ruled::Recommended, Step::Handoff);
+        let after = before.with_ladder(std::slice::from_ref(&split));
+        assert_eq!(after.evidence[0].class, BottleneckClass::Synchronisation);
+        assert_eq!(after.evidence[0].standing, Standing::Supported);
+        let p1: Vec<&str> =
+            after.order.iter().filter(|s| s.priority == Priority::P1).map(|s| s.action.as_str()).collect();
+        assert_eq!(p1, ["do it"], "a measured change comes before what is still an experiment");
+        let said = after.outputs.unwrap().conclusion;
+        assert!(said.contains("step 5 (handoff) recommends"), "{said}");
+        // The rest stays in the triage's order.
+        let rest: Vec<_> = after.evidence[1..].iter().map(|r| &r.candidate).collect();
+        assert_eq!(rest, before.evidence.iter().map(|r| &r.candidate).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn an_open_verdict_says_what_is_needed_and_one_that_could_not_tell_says_nothing() {
+        let before = triaged();
+        let open = Verdict::new(FixClass::InstructionChoice, Ruled::Open, Step::Rates, "may help")
+            .next("time a mix");
+        let after = before.with_ladder(std::slice::from_ref(&open));
+        let row = after.evidence.iter().find(|r| r.class == BottleneckClass::InstructionPipe).unwrap();
+        assert!(row.needed.iter().any(|n| n == "step 1 (rates): time a mix"), "{:?}", row.needed);
+        let refused = measured(FixClass::InstructionChoice, Ruled::Refused, Step::Rates);
+        let own = measured(FixClass::TensorThroughput, Ruled::RuledOut, Step::Triage);
+        assert_eq!(before.with_ladder(&[refused, own]), before);
+    }
+
+    #[test]
+    fn a_wrong_result_comes_before_everything() {
+        let wrong = measured(FixClass::Correctness, Ruled::Recommended, Step::Validate);
+        let after = triaged().with_ladder(&[wrong]);
+        assert_eq!((after.order[0].priority, after.order[0].action.as_str()), (Priority::P0, "do it"));
+    }
+}

@@ -1,0 +1,42 @@
+//! `kbt roofline plot`: fact sheets as points under the roofs of a device, in one SVG file.
+
+use super::{ceilings, name, text};
+use crate::output::{Failure, Outcome};
+use kbt_roofline::outcome::RooflinePlot;
+use kbt_roofline::{FactSheet, triage};
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The fact sheets (YAML); `-` reads standard input.
+    #[arg(required = true)]
+    facts: Vec<PathBuf>,
+    /// Whose ceilings: auto, recorded:NAME, model:ARCH, a profile or recording, or a part (B200).
+    #[arg(long, default_value = "auto")]
+    device: String,
+    /// The SVG to write.
+    #[arg(short, long)]
+    out: PathBuf,
+}
+
+pub(super) fn run(args: &Args) -> Outcome {
+    let mut all = RooflinePlot::default();
+    for path in &args.facts {
+        let origin = name(path);
+        let sheet = FactSheet::from_yaml(&text(path)?, &origin)?;
+        let outcome = triage(&sheet, ceilings(&args.device, &sheet)?.as_ref(), &[])?;
+        let why = outcome.refusal.clone().unwrap_or_else(|| "no roofs are known".to_owned());
+        let Some(plot) = outcome.plot else { return Err(Failure::Refused(format!("{origin}: {why}"))) };
+        if plot.points.is_empty() {
+            eprintln!("kbt: {origin}: no point, only roofs: {why}");
+        }
+        if let (Some(other), Some(device)) = (&outcome.sheet_device, &outcome.device) {
+            eprintln!("kbt: {origin}: timed on {other}, drawn under the roofs of {device}");
+        }
+        all.add(plot);
+    }
+    let svg = kbt_report::roofline_svg(&all)?;
+    std::fs::write(&args.out, svg).map_err(|e| Failure::input(format!("{}: {e}", args.out.display())))?;
+    eprintln!("kbt: {} written", args.out.display());
+    Ok(std::process::ExitCode::SUCCESS)
+}
