@@ -6,9 +6,10 @@
 use kbt_device::Arch;
 use kbt_microbench::mine::mine;
 use kbt_microbench::net::{CleanRates, Form, is_clean, solve};
-use kbt_microbench::prepare::{Prepared, prepare};
+use kbt_microbench::prepare::{Prepared, prepare, prepare_streams};
 use kbt_microbench::spec::Spec;
 use kbt_toolchain::Toolchain;
+use std::collections::BTreeSet;
 
 fn compile(name: &str, entry: &str) -> Option<Vec<Prepared>> {
     if std::env::var_os("KBT_CUDA").is_none() {
@@ -124,4 +125,20 @@ fn one_rejected_template_does_not_cost_the_others_their_rows() {
     assert_eq!(["one", "two"].map(|n| profile.rate(n).unwrap().lanes_per_clk_sm), [Some(64.0); 2]);
     let refused = profile.rates.iter().find(|r| r.instruction == "bad").unwrap().refused.as_deref().unwrap();
     assert!(refused.starts_with("mine.yaml:5: ") && refused.contains("in `frobnicate.f32"), "{refused}");
+}
+
+/// The targets whose mined profiles are not committed; `profiles.rs` counts the others'.
+#[test]
+fn the_spec_makes_at_least_150_opcodes_on_the_older_targets() {
+    if std::env::var_os("KBT_CUDA").is_none() {
+        eprintln!("KBT_CUDA is not set: the_spec_makes_at_least_150_opcodes_on_the_older_targets not run");
+        return;
+    }
+    let (tools, spec) = (Toolchain::find().unwrap(), Spec::embedded().unwrap());
+    for arch in ["sm_80", "sm_86", "sm_89"] {
+        let streams = prepare_streams(&spec, arch.parse().unwrap(), &tools, &[8], &|_| true).unwrap();
+        let codes = streams.iter().flat_map(|p| &p.verified).flat_map(|v| &v.code.per_op);
+        let opcodes: BTreeSet<&str> = codes.filter(|p| p.target).map(|p| p.opcode.as_str()).collect();
+        assert!(opcodes.len() >= 150, "{arch}: {}", opcodes.len());
+    }
 }

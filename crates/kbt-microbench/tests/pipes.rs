@@ -60,6 +60,32 @@ fn a_mix_holds_what_its_parts_hold_alone_and_another_count_is_refused() {
 }
 
 #[test]
+fn moves_may_trade_pipes_where_neither_pipe_matters_and_nowhere_else() {
+    let Some(tools) = tools("moves_may_trade_pipes_where_neither_pipe_matters_and_nowhere_else") else {
+        return;
+    };
+    // A reduction's result is moved from a uniform register: by IMAD.U32, or by MOV beside many IMADs.
+    let parts = ["redux.sync.add.s32", "read.clock_hi.uniform", "mad.lo.s32"].map(part);
+    let solos: Vec<_> = build(&tools, &parts.each_ref().map(Item::solo))
+        .into_iter()
+        .zip([8.0, 8.0, 2.0])
+        .map(|(b, cycles)| b.unwrap().solo(cycles))
+        .collect();
+    assert_eq!(solos[0].opcodes["IMAD.U32"], 1.0, "{:?}", solos[0].opcodes);
+    let mix =
+        |other: usize, counts| Item::mix([&parts[0], &parts[other]], [&solos[0], &solos[other]], counts);
+    let mut built = build(&tools, &[mix(1, [3, 5]), mix(1, [5, 3]), mix(1, [4, 4]), mix(2, [1, 7])]);
+    let beside_mad = built.pop().unwrap().unwrap_err();
+    assert!(
+        beside_mad.why.contains("IMAD.U32") && beside_mad.why.contains("in another way"),
+        "{beside_mad:?}"
+    );
+    for built in built {
+        assert!(built.is_ok(), "{:?}", built.err());
+    }
+}
+
+#[test]
 fn a_kept_module_is_the_same_and_two_users_of_shared_memory_are_refused() {
     let Some(tools) = tools("a_kept_module_is_the_same_and_two_users_of_shared_memory_are_refused") else {
         return;

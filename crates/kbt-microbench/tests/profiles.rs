@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 
 const MINED: [&str; 4] = ["sm_90a", "sm_100a", "sm_103a", "sm_120a"];
 
-/// Mined rates that the H200 misses by more than 3 %, and why no rule of the method excludes them. DFMA: its
-/// companions DADD and DMUL, with two operands, reach the written 64 lanes; with three 64-bit operands it is at 59.
-const OFF: [&str; 1] = ["fma.rn.f64"];
+/// Rows of the committed H200 profile that were measured in a form that something else held up: three operands of 64 bits
+/// are more than the register ports read in the two cycles of a DFMA (2.17 by the cycle model, 2.16 measured). With two,
+/// DFMA takes 1.996 cycles (`mixes.yaml` beside the profile), and the spec has such a form.
+const HELD_UP: [&str; 2] = ["fma.rn.f64", "fma.rz.f64"];
 
 fn profile(name: &str) -> DeviceProfile {
     embedded_profile(name).unwrap().unwrap()
@@ -35,18 +36,20 @@ fn every_mined_profile_covers_the_spec_and_at_least_150_opcodes() {
 }
 
 #[test]
-fn mined_rates_are_within_three_percent_of_what_an_h200_does() {
+fn every_mined_rate_is_within_three_percent_of_what_an_h200_does() {
     let (mined, measured) = (profile("sm_90a"), profile("h200-sxm"));
-    let mut compared = 0;
+    let (mut compared, mut off) = (0, Vec::new());
     for row in &mined.rates {
         let Some(lanes) = row.lanes_per_clk_sm else { continue };
         let Ok(other) = measured.rate(&row.instruction) else { continue };
-        let off = lanes / other.lanes_per_clk_sm.unwrap() - 1.0;
-        let allowed = off.abs() <= 0.03 || OFF.contains(&row.instruction.as_str());
-        assert!(allowed, "{}: {lanes} written, off by {:.1} %", row.instruction, off * 100.0);
         compared += 1;
+        let error = lanes / other.lanes_per_clk_sm.unwrap() - 1.0;
+        if error.abs() > 0.03 && !HELD_UP.contains(&row.instruction.as_str()) {
+            off.push(format!("{}: {lanes} written, off by {:.1} %", row.instruction, error * 100.0));
+        }
     }
-    assert!(compared >= 80, "{compared} rows have both");
+    assert_eq!(off, Vec::<String>::new());
+    assert!(compared >= 180, "{compared} rows have both");
 }
 
 #[test]

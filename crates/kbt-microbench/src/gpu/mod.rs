@@ -128,3 +128,30 @@ fn at_state(mut provenance: Provenance, state: &DeviceState) -> Provenance {
     }
     provenance
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kbt_gpu::ThrottleReason;
+
+    #[test]
+    fn a_row_says_that_the_device_was_held_down_or_shared() {
+        let measured = Provenance::measured("kbt microbench run", "NVIDIA H200", "2026-01-01");
+        let by = |state: &DeviceState| at_state(measured.clone(), state).by;
+        let free = DeviceState {
+            sm_clock_mhz: Some(1980.0),
+            throttle: Some(vec![ThrottleReason::Idle]),
+            compute_processes: Some(1),
+            ..DeviceState::default()
+        };
+        assert_eq!(by(&free), "kbt microbench run");
+        assert_eq!(at_state(measured.clone(), &free).sm_clock_mhz, Some(1980.0));
+        assert_eq!(by(&DeviceState::default()), "kbt microbench run");
+        let hot = DeviceState { throttle: Some(vec![ThrottleReason::PowerCap]), ..free.clone() };
+        assert_eq!(by(&hot), "kbt microbench run [the device was throttling: PowerCap]");
+        let both = DeviceState { compute_processes: Some(2), ..hot };
+        assert!(
+            by(&both).ends_with("[the device was throttling: PowerCap] [other processes used the device]")
+        );
+    }
+}

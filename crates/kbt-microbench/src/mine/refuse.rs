@@ -67,7 +67,7 @@ const WRONG: &[Wrong] = &[
     Wrong {
         names: &["REDUX", "CREDUX"],
         sms: &[],
-        why: "a reduction goes through the uniform datapath, whose interval is not written",
+        why: "a reduction goes through the uniform datapath or the address divergence unit, whose intervals are not written",
     },
     Wrong {
         names: &["HGMMA", "IGMMA", "QGMMA", "BGMMA"],

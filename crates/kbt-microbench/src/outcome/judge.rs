@@ -137,7 +137,14 @@ impl RatesOutcome {
         let (standing, reason) = if !open.is_empty() {
             let not = if out.is_empty() { String::new() } else { format!("; not {out}") };
             (Standing::Open, format!("another choice may help for {open}{not}"))
-        } else if !refused.is_empty() || self.suspects.is_empty() {
+        } else if self.suspects.is_empty() {
+            (
+                Standing::Refused,
+                "no instruction with a known rate takes enough of the time to be judged".to_owned(),
+            )
+        } else if !refused.is_empty() && self.kernel.is_some() {
+            (Standing::Refused, format!("what {refused} cost beside the rest is not known"))
+        } else if !refused.is_empty() {
             (Standing::Refused, format!("no rate of {refused}"))
         } else {
             (Standing::RuledOut, format!("none of {out} is what limits"))

@@ -1,7 +1,10 @@
 //! What the ladder's step 1 hands on: the rates of the instructions that a P·V mode uses, and what they rule out.
 //! The types, how they are filled from a profile, and their text are here; who is a suspect is judged in `judge`.
 
+mod contained;
 mod judge;
+
+pub use contained::rates_contained;
 
 use crate::pv::{self, PvMode, Role, Use};
 use kbt_device::{Arch, DeviceProfile, MissingFigure, MixRow, Pipe, RateRow};
@@ -24,8 +27,12 @@ pub struct RatesOutcome {
     pub arch: Arch,
     /// The device's own name, where one was measured.
     pub device: Option<String>,
-    /// The mode.
-    pub pv_mode: PvMode,
+    /// The mode of the built-in kernel's step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pv_mode: Option<PvMode>,
+    /// The kernel, where the instructions are those of its machine code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
     /// One row an instruction.
     pub rates: Vec<InstructionRate>,
     /// The exponential mixed with another instruction of the step.
@@ -91,7 +98,8 @@ pub fn rates_for(profile: &DeviceProfile, pv_mode: PvMode) -> RatesOutcome {
         profile: profile.name.clone(),
         arch: profile.arch,
         device: profile.device.clone(),
-        pv_mode,
+        pv_mode: Some(pv_mode),
+        kernel: None,
         rates,
         mixes: profile.mixes.iter().filter(of_step).cloned().collect(),
         suspects: Vec::new(),
@@ -147,10 +155,19 @@ impl RatesOutcome {
         self.rates.iter().find(|r| r.instruction == instruction)
     }
 
+    /// What the rates are of: a mode, or a kernel.
+    #[must_use]
+    pub fn subject(&self) -> &str {
+        self.pv_mode.map(PvMode::as_str).or(self.kernel.as_deref()).unwrap_or("a kernel")
+    }
+
     /// One line: the exponential, the suspects and where they stand.
     #[must_use]
     pub fn headline(&self) -> String {
-        let mut line = format!("{} on {}:", self.pv_mode, self.device.as_deref().unwrap_or(&self.profile));
+        if self.kernel.is_some() {
+            return self.headline_of_kernel();
+        }
+        let mut line = format!("{} on {}:", self.subject(), self.device.as_deref().unwrap_or(&self.profile));
         match self.rate(pv::EX2).and_then(|r| Some((r.lanes_per_clk_sm?, r.provenance.kind))) {
             Some((lanes, known)) => {
                 let _ = write!(line, " ex2 {lanes:.1} lanes/clk/SM ({known})");

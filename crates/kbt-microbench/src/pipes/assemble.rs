@@ -28,6 +28,8 @@ pub struct Item {
     pub parts: Vec<PreparedPart>,
     /// For a mix: the machine code of an operation of each part, opcodes and how many.
     pub alone: Vec<BTreeMap<String, f64>>,
+    /// For a mix: the cycles of an operation of each part alone.
+    pub cycles: Vec<f64>,
     /// Whether the kernel has the instruction's own name, as the profiler's users look for it.
     plain_name: bool,
     /// How often the body was halved, because it came out too long.
@@ -76,15 +78,22 @@ impl Item {
     /// An instruction alone.
     #[must_use]
     pub fn solo(part: &PreparedPart) -> Self {
-        Self { parts: vec![part.clone()], alone: Vec::new(), plain_name: false, halved: 0 }
+        Self {
+            parts: vec![part.clone()],
+            alone: Vec::new(),
+            cycles: Vec::new(),
+            plain_name: false,
+            halved: 0,
+        }
     }
 
-    /// A mix: `counts` operations of each, whose codes alone are those of the solos.
+    /// A mix: `counts` operations of each, whose codes and times alone are those of the solos.
     #[must_use]
     pub fn mix(parts: [&PreparedPart; 2], solos: [&Solo; 2], counts: [u32; 2]) -> Self {
         let part = |k: usize| PreparedPart { steps: counts[k] / parts[k].chain.ops, ..parts[k].clone() };
         let alone = solos.map(|s| s.opcodes.clone()).to_vec();
-        Self { parts: vec![part(0), part(1)], alone, plain_name: false, halved: 0 }
+        let cycles = solos.map(|s| s.measured_cycles).to_vec();
+        Self { parts: vec![part(0), part(1)], alone, cycles, plain_name: false, halved: 0 }
     }
 
     /// The kernel with the smaller body gets the name of the instruction and nothing else.

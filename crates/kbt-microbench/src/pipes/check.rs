@@ -7,12 +7,19 @@ use crate::prepare::Verified;
 use crate::ptx::KernelPlan;
 use crate::spec::Entry;
 use crate::verify::{FormCode, Meant, Window, WindowError, check_pair};
-use kbt_device::Arch;
-use kbt_sass::Listing;
+use kbt_device::{Arch, Pipe};
+use kbt_sass::{Listing, pipe_of_opcode};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Instructions of a kind that the loop may have of its own; the same in both bodies, they cancel.
 const LOOPS_OWN: f64 = 16.0;
+
+/// Moves: which of these ptxas takes, and so which pipe, follows from what else the two pipes have to do.
+const MOVES: &[&str] = &["MOV", "IMAD.U32", "IMAD.MOV", "IMAD.MOV.U32"];
+/// Cycles of a move, and of each companion at most, on its pipe.
+const COMPANION_CYCLES: f64 = 2.0;
+/// Below this share of the time a pipe is no bottleneck, whatever of the companions it has.
+const IDLE: f64 = 0.75;
 
 /// Why a kernel is not believed.
 pub(crate) enum Refusal {
@@ -48,7 +55,7 @@ pub(crate) fn verify(
             check_pair(&small, &large, &[Meant { entry: &part.entry, ops }])?
         }
         _ => {
-            check_mix(&small, &large, item, &plans).map_err(Refusal::Other)?;
+            check_mix(arch, [&small, &large], item, &plans).map_err(Refusal::Other)?;
             FormCode { per_op: Vec::new(), ops: i64::from(plans[0].ops[0]), length: large.length }
         }
     };
@@ -72,25 +79,49 @@ fn without_counter(small: &mut Window, large: &mut Window, entry: &Entry) {
     }
 }
 
+/// Whether it is no matter which moves a mix has: its two instructions run on neither of the pipes that move, and all
+/// companions together, were they on one of these, would leave it idle for a part of the time.
+fn moves_may_trade(arch: Arch, item: &Item, plans: &[KernelPlan; 2]) -> bool {
+    let moves = |pipe: Pipe| matches!(pipe, Pipe::Alu | Pipe::Fma | Pipe::FmaHeavy | Pipe::FmaLite);
+    let (mut companions, mut longest) = (0.0, 0.0f64);
+    for (k, (alone, cycles)) in item.alone.iter().zip(&item.cycles).enumerate() {
+        let operations = f64::from(plans[0].ops[k]);
+        longest = longest.max(operations * cycles);
+        for (opcode, n) in alone.iter().filter(|(o, _)| *o != "NOP") {
+            if !item.parts[k].entry.is_target(opcode) {
+                companions += n * operations;
+            } else if pipe_of_opcode(Some(arch), opcode).pipe.is_none_or(moves) {
+                return false;
+            }
+        }
+    }
+    companions * COMPANION_CYCLES <= IDLE * longest
+}
+
 /// Holds a mix against the sum of its parts: what the longer body has more, opcode by opcode.
-fn check_mix(small: &Window, large: &Window, item: &Item, plans: &[KernelPlan; 2]) -> Result<(), String> {
-    let mut expected: BTreeMap<&str, f64> = BTreeMap::new();
+fn check_mix(
+    arch: Arch,
+    [small, large]: [&Window; 2],
+    item: &Item,
+    plans: &[KernelPlan; 2],
+) -> Result<(), String> {
+    let trade = moves_may_trade(arch, item, plans);
+    let kind = |opcode: &str| if trade && MOVES.contains(&opcode) { "moves" } else { opcode }.to_owned();
+    let mut expected: BTreeMap<String, f64> = BTreeMap::new();
     for (k, alone) in item.alone.iter().enumerate() {
         let more = f64::from(plans[1].ops[k]) - f64::from(plans[0].ops[k]);
         for (opcode, n) in alone {
-            *expected.entry(opcode).or_default() += n * more;
+            *expected.entry(kind(opcode)).or_default() += n * more;
         }
     }
     let total: f64 = expected.values().sum();
-    let opcodes: BTreeSet<&str> = small
-        .body
-        .keys()
-        .chain(large.body.keys())
-        .map(String::as_str)
-        .chain(expected.keys().copied())
-        .collect();
-    let count = |w: &Window, o: &str| w.body.get(o).copied().unwrap_or(0) as f64;
-    for opcode in opcodes {
+    let bodies = small.body.keys().chain(large.body.keys()).map(|o| kind(o));
+    let opcodes: BTreeSet<String> = bodies.chain(expected.keys().cloned()).collect();
+    let count = |w: &Window, o: &str| {
+        let of_kind = w.body.iter().filter(|(opcode, _)| kind(opcode) == o);
+        of_kind.map(|(_, n)| *n as f64).sum::<f64>()
+    };
+    for opcode in &opcodes {
         let (more, wanted) =
             (count(large, opcode) - count(small, opcode), expected.get(opcode).copied().unwrap_or(0.0));
         // ptxas may place a move more or less, and waits as it likes; what is counted must be there to one in fifty.

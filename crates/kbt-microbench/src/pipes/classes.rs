@@ -142,6 +142,7 @@ impl View {
                 classes.representatives.push(i);
             }
         }
+        self.place_late(&several, &mut classes);
         for &i in &several {
             let known = &classes.representatives;
             classes.of[i] = (0..known.len()).filter(|&r| self.relation(i, known[r]).is_full()).collect();
@@ -150,10 +151,28 @@ impl View {
         classes
     }
 
+    /// Those that a class without a measurable mix kept from being placed, against the classes that were found after
+    /// their turn.
+    fn place_late(&self, several: &BTreeSet<usize>, classes: &mut Classes) {
+        let open = self.visible().filter(|i| !several.contains(i) && classes.of[*i].is_empty());
+        for i in open.collect::<Vec<_>>() {
+            let later = (0..classes.representatives.len()).filter(|&r| classes.representatives[r] > i);
+            let found: Vec<(usize, Place)> = later.map(|r| (r, self.place(i, r, classes))).collect();
+            let own = found.iter().filter(|(_, p)| *p == Place::Member).map(|(r, _)| *r);
+            classes.of[i] = own.collect();
+            if classes.of[i].is_empty() {
+                let asked = found
+                    .iter()
+                    .filter_map(|(_, p)| if let Place::Ask(j) = p { Some([i, *j]) } else { None });
+                classes.pending.extend(asked);
+            }
+        }
+    }
+
     /// Where an instruction stands to a class: told by the representative, or where their mix could not be
     /// measured by another member.
     fn place(&self, i: usize, class: usize, classes: &Classes) -> Place {
-        let kin = (0..i).filter(|&m| classes.of[m] == [class]);
+        let kin = (0..self.alone.len()).filter(|&m| m != i && classes.of[m] == [class]);
         for j in std::iter::once(classes.representatives[class]).chain(kin) {
             match self.relation(i, j) {
                 Relation::Full { .. } => return Place::Member,
@@ -309,6 +328,16 @@ mod tests {
         device.refused = vec![(0, 2), (0, 3), (1, 2), (1, 3), (2, 3)];
         let c = View::new(&explore(&mut device, 300)).classes();
         assert_eq!(c.of, [vec![0], vec![0], vec![], vec![]]);
+    }
+
+    #[test]
+    fn what_a_class_cannot_be_mixed_with_is_placed_by_a_class_that_is_found_after_it() {
+        let mut device = Device::new(3);
+        device.add("a", &[2.0, 0.0, 0.0]).add("b", &[0.0, 2.0, 0.0]);
+        device.add("redux", &[2.0, 1.0, 8.0]).add("c", &[0.0, 0.0, 8.0]).add("d", &[0.0, 0.0, 8.0]);
+        device.refused = vec![(1, 2)];
+        let c = View::new(&explore(&mut device, 300)).classes();
+        assert_eq!((c.representatives.as_slice(), &c.of[2]), (&[0, 1, 3][..], &vec![2]));
     }
 
     #[test]

@@ -113,8 +113,8 @@ fn row(
     let is_own = |r: &&usize| net.get(**r).and_then(Option::as_ref).is_some_and(|s| own(**r, s.least));
     let mut bottleneck: Vec<String> =
         classes.of[i].iter().filter(is_own).map(|&r| names[r].clone()).collect();
-    if bottleneck.is_empty() && !solo.is_clean() {
-        // Beside companions that are slower, the resource it surely uses most is its own limit.
+    if bottleneck.is_empty() && !solo.is_clean() && !classes.of[i].is_empty() {
+        // Beside companions that are known to be slower, the resource it surely uses most is its own limit.
         let place = |u: &&Use| names.iter().position(|n| *n == u.resource);
         let sure = usage.iter().filter(|u| {
             u.most_cycles - u.least_cycles < STEP && place(u).is_some_and(|r| own(r, u.least_cycles))

@@ -85,6 +85,9 @@ struct RunArgs {
     /// Only assemble and verify: needs ptxas and nvdisasm, and no GPU.
     #[arg(long)]
     verify_only: bool,
+    /// Let the driver assemble, as where there is no toolkit: nobody sees the machine code, and every row says so.
+    #[arg(long, conflicts_with = "verify_only")]
+    unverified: bool,
     /// The compile target to verify for.
     #[arg(long, default_value = "sm_90a", requires = "verify_only")]
     arch: Arch,
@@ -211,7 +214,10 @@ fn measure(args: RunArgs) -> Outcome {
         progress: &progress,
     };
     let result = match Toolchain::find() {
+        _ if args.unverified => run_unverified(&options),
         Ok(tools) if tools.has(Tool::Ptxas) && tools.has(Tool::Nvdisasm) => run_on_gpu(&tools, &options),
+        // A KBT_CUDA that names nothing is a mistake, and no wish to go without.
+        Err(error) if std::env::var_os("KBT_CUDA").is_some() => return Err(Failure::input(error.to_string())),
         _ => {
             eprintln!(
                 "kbt: no ptxas and nvdisasm: the driver assembles, nobody sees the machine code, and every row is marked \
