@@ -18,6 +18,7 @@ pub mod model;
 mod one;
 pub mod outcome;
 mod point;
+mod progress;
 mod ranking;
 pub mod record;
 mod render;
@@ -27,6 +28,7 @@ pub mod slurm;
 pub mod space;
 pub mod spec;
 pub mod sweep;
+mod together;
 mod verdict;
 
 pub use agree::Agreement;

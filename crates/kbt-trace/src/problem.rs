@@ -36,6 +36,10 @@ kinds! {
     Overlap, "spans of one role that cross instead of nesting; each was measured alone";
     /// A clock that runs backwards.
     ClockBackwards, "a record earlier than the one before it by less than half the clock's range; ignored";
+    /// A time stamp that is no time of this trace.
+    FarStamp, "a time stamp or length so far from the others that it is no time of this trace; ignored";
+    /// Time stamps below zero.
+    NegativeStamps, "time stamps below zero; times are counted from the earliest";
     /// The 32-bit clock wrapped.
     ClockWrapped, "the 32-bit clock wrapped; unwrapped on the assumption that no two neighbours are 2^31 ticks apart";
     /// A record that says nothing known.

@@ -238,6 +238,24 @@ fn the_drawing_is_sound_xml_with_every_row_arrow_and_curve() {
 }
 
 #[test]
+fn names_wider_than_their_place_are_cut_and_whole_only_for_a_pointer() {
+    let mut outcome = outcome(&with_ring());
+    let long = ["長い名前".repeat(9), "a_name_with_many_letters_".repeat(9), "W".repeat(200)];
+    for (index, span) in
+        outcome.timeline.iter_mut().flat_map(|t| &mut t.rows).flat_map(|r| &mut r.spans).enumerate()
+    {
+        span.label.clone_from(&long[index % 3]);
+    }
+    let drawing = svg(&outcome).unwrap();
+    let texts: Vec<_> = drawing.split("<text ").skip(1).filter_map(|t| t.split('<').next()).collect();
+    assert!(texts.iter().all(|t| long.iter().all(|name| !t.contains(name))), "{texts:?}");
+    for begin in ["長い", "a_na", "WWW"] {
+        assert!(texts.iter().any(|t| t.contains(begin) && t.ends_with('…')), "{begin}: {texts:?}");
+    }
+    assert!(long.iter().all(|name| drawing.contains(&format!("{name}:"))), "titles");
+}
+
+#[test]
 fn crossing_spans_get_a_line_of_their_own() {
     let at = |at, kind, id| Event { at, kind, id, step: 0 };
     let events =

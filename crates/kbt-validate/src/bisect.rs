@@ -118,6 +118,9 @@ pub enum BisectError {
     /// One name twice.
     #[error("knob `{0}` is given twice")]
     Twice(String),
+    /// A knob that nothing changes cannot be to blame.
+    #[error("knob `{0}` has one value for base and changed; give two")]
+    Unchanged(String),
     /// The rate or the confidence is no proportion.
     #[error("rate and confidence must lie between 0 and 1, and neither at an end")]
     Proportion,
@@ -142,6 +145,9 @@ pub fn bisect(
     let twice = knobs.iter().enumerate().find(|(i, k)| knobs[..*i].iter().any(|other| other.name == k.name));
     if let Some((_, knob)) = twice {
         return Err(BisectError::Twice(knob.name.clone()));
+    }
+    if let Some(knob) = knobs.iter().find(|k| k.base == k.changed) {
+        return Err(BisectError::Unchanged(knob.name.clone()));
     }
     let clean = runs_needed(plan.rate, plan.confidence).ok_or(BisectError::Proportion)?;
     let sets = plan.sets.max(1);

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each subcommand takes what it needs")]
 
 use serde::Serialize;
+use std::borrow::Cow;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -38,15 +39,46 @@ impl Failure {
         match self {
             Self::Gate => ExitCode::from(1),
             Self::Input(error) => {
-                eprintln!("kbt: {error:#}");
+                eprintln!("kbt: {}", visible(&causes(&error)));
                 ExitCode::from(2)
             }
             Self::Refused(reason) => {
-                eprintln!("kbt: refused: {reason}");
+                eprintln!("kbt: refused: {}", visible(&reason));
                 ExitCode::from(3)
             }
         }
     }
+}
+
+/// Text with its control characters, and those that turn the direction of writing, spelt out: names in a file are what
+/// somebody wrote there, and a terminal would obey them.
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+    let turns = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let hidden = |c: char| (c.is_control() && c != '\n' && c != '\t') || turns(c);
+    if !text.contains(hidden) {
+        return Cow::Borrowed(text);
+    }
+    let spelt = |mut out: String, c: char| {
+        if hidden(c) {
+            out.extend(c.escape_default())
+        } else {
+            out.push(c)
+        }
+        out
+    };
+    Cow::Owned(text.chars().fold(String::with_capacity(text.len()), spelt))
+}
+
+/// An error and its causes, without those that the message before them holds already.
+fn causes(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
 }
 
 impl<E: Into<anyhow::Error>> From<E> for Failure {
@@ -92,7 +124,7 @@ pub(crate) fn print<T: Serialize>(format: Format, value: &T, text: impl FnOnce(&
 
 /// Writes text with a closing newline to standard output. A closed pipe is no error.
 pub(crate) fn emit(text: &str) -> Outcome {
-    let mut out = std::io::stdout().lock();
+    let (mut out, text) = (std::io::stdout().lock(), visible(text));
     let end = if text.ends_with('\n') { "" } else { "\n" };
     closed_is_fine(write!(out, "{text}{end}").and_then(|()| out.flush()))
 }

@@ -138,5 +138,9 @@ fn an_engine_that_is_not_there_and_options_of_another_are_bad_usage() {
     let (code, _, err) =
         run(dir.path(), &["sweep", "fake.yaml", "--out", "a", "--engine", "slurm", "--gpus", "0,1"]);
     assert!(code == Some(2) && err.contains("--gpus"), "{err}");
+    for budget in ["--budget=nan", "--budget=-1", "--budget=inf"] {
+        let (code, _, err) = run(dir.path(), &["sweep", "fake.yaml", "--out", "a", budget]);
+        assert!(code == Some(2) && err.contains("accepted: seconds, 0 or more"), "{err}");
+    }
     assert!(!dir.path().join("a").exists());
 }

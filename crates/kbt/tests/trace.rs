@@ -186,3 +186,17 @@ fn a_target_that_refuses_is_a_refusal() {
     let said = text(&output.stderr);
     assert!(output.status.code() == Some(3) && said.contains("no such card"), "{:?} {said}", output.status);
 }
+
+#[test]
+fn a_reason_is_given_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("torn.json");
+    std::fs::write(&file, r#"{"traceEvents": [{"ph": "X", "ts": "1", "dur": 2, "name": "a"}]}"#).unwrap();
+    for name in [file.to_str().unwrap(), "no-such-file"] {
+        let output = kbt(&["stats", name]);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        let reason = if name == "no-such-file" { "No such file" } else { "invalid type" };
+        assert_eq!(message.matches(reason).count(), 1, "{message}");
+    }
+}

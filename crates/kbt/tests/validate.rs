@@ -47,6 +47,7 @@ fn a_comparison_says_by_its_exit_code_whether_it_passed_failed_or_would_mislead(
         (&["saved", "other-input"], 3, "another input `q`"),
         (&["saved", "same", "--reference", "blind"], 3, "0 everywhere"),
         (&["saved", "none"], 2, "none"),
+        (&["saved", "same", "--factor", "nan"], 2, "accepted: a finite number above 0"),
         (&["saved", "same", "--dtype", "p=e4m3"], 2, "no file has a tensor `p`"),
         (&["saved", "same", "--dtype", "o=e9"], 2, "`e9` is no element type"),
     ] {
@@ -113,6 +114,8 @@ fn the_knob_to_blame_is_named() {
     let (exit, out, err) = validate(folder.path(), &[&knobs[..], &["--", "sh", "-c", script]].concat());
     assert_eq!(exit, Some(0), "{out}{err}");
     assert!(out.lines().any(|line| line.starts_with("FORM (")), "{out}");
+    let (exit, _, err) = validate(folder.path(), &["bisect", "--knob", "A=1,1", "--", "sh", "-c", script]);
+    assert!(exit == Some(2) && err.contains("knob `A` has one value"), "{err}");
 }
 
 #[test]

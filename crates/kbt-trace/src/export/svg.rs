@@ -15,8 +15,12 @@ const ROW: f64 = 64.0;
 const BAR: f64 = 36.0;
 const RING: f64 = 46.0;
 const CURVE: f64 = 30.0;
-/// Mean width of a letter at 12 pixels.
-const LETTER: f64 = 6.6;
+/// Size of letters.
+const LETTER: f64 = 12.0;
+/// How far the name of a short wait may run on below its neighbours.
+const BELOW: f64 = 120.0;
+/// A name of fewer letters than these says too little.
+const LEAST_LETTERS: usize = 5;
 /// More arrows than this hide the rows.
 const ARROWS: usize = 80;
 
@@ -24,6 +28,7 @@ const STYLE: &str = "text{font-family:Helvetica,Arial,sans-serif;font-size:12px;
 .h{font-size:16px;font-weight:bold}.m{fill:#555}.e{text-anchor:end}.c{text-anchor:middle}\
 .g{stroke:#ccc;stroke-width:1}.b{fill:#fff;stroke:#111;stroke-width:1}\
 .v{stroke:#333;stroke-width:1}.w{fill:url(#hatch);stroke:#111;stroke-width:1}\
+.n{fill:#333;stroke:#fff;stroke-width:3px;paint-order:stroke}\
 .a{stroke:#111;stroke-width:1;fill:none}.o{stroke:#111;stroke-width:2;fill:none}";
 
 /// The drawing of the outcome's timeline, as a whole file.
@@ -91,20 +96,22 @@ impl Drawing<'_> {
              <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>"
         )?;
         let title = format!("{} of {} in CTA {}", steps(t.steps), t.role, t.cta);
-        self.text(20.0, 28.0, "h", &title)?;
-        self.text(20.0, 48.0, "m", &outcome.headline())?;
+        self.text(20.0, 28.0, "h", &fit(&title, (WIDTH - 40.0) * 0.7))?;
+        self.text(20.0, 48.0, "m", &fit(&outcome.headline(), WIDTH - 40.0))?;
         self.legend()?;
         self.axis()?;
         for (index, row) in t.rows.iter().enumerate() {
             self.row(row, TOP + index as f64 * ROW)?;
         }
         self.arrows()?;
+        for (index, row) in t.rows.iter().enumerate() {
+            self.names(row, TOP + index as f64 * ROW)?;
+        }
         for (index, ring) in t.rings.iter().enumerate() {
             self.ring(ring, bottom + index as f64 * RING)?;
         }
         for (index, note) in notes.iter().enumerate() {
-            let room = ((WIDTH - 40.0) / LETTER) as usize;
-            self.text(20.0, self.end + 56.0 + index as f64 * 16.0, "m", &fit(note, room))?;
+            self.text(20.0, self.end + 56.0 + index as f64 * 16.0, "m", &fit(note, WIDTH - 40.0))?;
         }
         self.out.write_str("</svg>\n")
     }
@@ -138,7 +145,7 @@ impl Drawing<'_> {
         ] {
             self.rect((x, y), (26.0, 14.0), look, text)?;
             self.text(x + 32.0, y + 12.0, "", text)?;
-            x += 32.0 + text.len() as f64 * LETTER + 24.0;
+            x += 32.0 + width(text) + 24.0;
         }
         write!(self.out, "<path class=\"a\" d=\"M{x:.1} {:.1}h26\" marker-end=\"url(#tip)\"/>", y + 7.0)?;
         self.text(x + 32.0, y + 12.0, "", "arrival, and the end of the wait that it released")
@@ -161,8 +168,7 @@ impl Drawing<'_> {
     }
 
     fn row(&mut self, row: &TimelineRow, y: f64) -> std::fmt::Result {
-        let room = (LEFT - 24.0) / LETTER;
-        self.text(LEFT - 10.0, y + BAR / 2.0 + 4.0, "e", &fit(&row.role, room as usize))?;
+        self.text(LEFT - 10.0, y + BAR / 2.0 + 4.0, "e", &fit(&row.role, LEFT - 24.0))?;
         self.rect((LEFT, y), (WIDTH - LEFT - RIGHT, BAR), "class=\"b\"", &row.role)?;
         let of = |kind| row.spans.iter().filter(move |s: &&TimelineSpan| s.kind == kind);
         for span in of(SpanKind::Event) {
@@ -176,36 +182,47 @@ impl Drawing<'_> {
             let (from, to) = (self.x(span.start_cycles), self.x(span.end_cycles));
             self.rect((from, y), (to - from, BAR), "class=\"w\"", &said(span))?;
         }
-        self.names(row, y)
+        Ok(())
     }
 
-    /// Names of events in their bars, of waits below the row, where they fit.
+    /// Names of events in their bars, cut where the bar is short or a wait begins in it; of waits below the row, cut at
+    /// the edge of the drawing, and left out where another stands.
     fn names(&mut self, row: &TimelineRow, y: f64) -> std::fmt::Result {
         let mut free = LEFT;
         for span in &row.spans {
             let (from, to) = (self.x(span.start_cycles), self.x(span.end_cycles));
-            let width = span.label.chars().count() as f64 * LETTER;
-            let covered = |w: &TimelineSpan| {
-                w.kind == SpanKind::Wait
-                    && self.x(w.start_cycles) < from + width + 6.0
-                    && self.x(w.end_cycles) > from
-            };
             match span.kind {
-                SpanKind::Event if width + 6.0 <= to - from && !row.spans.iter().any(covered) => {
-                    self.text(from + 4.0, y + BAR / 2.0 + 4.0, "", &span.label)?;
+                SpanKind::Event if to - from >= 2.0 * LETTER => {
+                    let inside = |s: &&TimelineSpan| {
+                        (s.kind == SpanKind::Wait || s.depth > span.depth)
+                            && s.end_cycles > span.start_cycles
+                            && s.start_cycles < span.end_cycles
+                    };
+                    let covers = row.spans.iter().filter(inside).map(|s| self.x(s.start_cycles));
+                    let end = covers.fold(to, f64::min);
+                    self.name(from + 4.0, y + BAR / 2.0 + 4.0, "", &span.label, end - from - 6.0)?;
                 }
                 // Below the begin of the wait, or further right below the wait itself.
                 SpanKind::Wait if to - from >= 2.0 => {
                     let x = from.max(free);
-                    if (x == from || x + width <= to) && x + width <= WIDTH {
-                        self.text(x, y + BAR + 13.0, "m", &span.label)?;
-                        free = x + width + 6.0;
-                    }
+                    let room = if x == from { (to - x).max(BELOW).min(WIDTH - 4.0 - x) } else { to - x };
+                    let drawn = self.name(x, y + BAR + 13.0, "n", &span.label, room)?;
+                    free = if drawn > 0.0 { x + drawn + 6.0 } else { free };
                 }
                 _ => {}
             }
         }
         Ok(())
+    }
+
+    /// A name in so much room, and what it took of it: nothing where too few of its letters fit.
+    fn name(&mut self, x: f64, y: f64, class: &str, name: &str, room: f64) -> Result<f64, std::fmt::Error> {
+        let shown = fit(name, room);
+        if shown.is_empty() || (shown != name && shown.chars().count() < LEAST_LETTERS) {
+            return Ok(0.0);
+        }
+        self.text(x, y, class, &shown)?;
+        Ok(width(&shown))
     }
 
     fn arrows(&mut self) -> std::fmt::Result {
@@ -236,8 +253,7 @@ impl Drawing<'_> {
         let most = ring.samples.iter().map(|s| s.slots).max().unwrap_or(0);
         let level = |slots: u32| y + CURVE * (1.0 - f64::from(slots) / f64::from(most.max(1)));
         let name = format!("{} {}", ring.name, ring.counted.as_str());
-        let room = (LEFT - 40.0) / LETTER;
-        self.text(LEFT - 24.0, y + CURVE / 2.0 + 4.0, "e", &fit(&name, room as usize))?;
+        self.text(LEFT - 24.0, y + CURVE / 2.0 + 4.0, "e", &fit(&name, LEFT - 40.0))?;
         self.text(LEFT - 6.0, y + 8.0, "m e", &most.to_string())?;
         self.text(LEFT - 6.0, y + CURVE + 4.0, "m e", "0")?;
         let mut path = String::new();
@@ -284,12 +300,37 @@ fn tick(least: f64) -> f64 {
     }
 }
 
-/// At most `room` letters.
-fn fit(text: &str, room: usize) -> String {
-    if text.chars().count() <= room {
+/// How wide a text is in pixels, or a little less than this: the viewer's letters are its own. Widths of groups of
+/// letters in Helvetica; ideographs and pictures are square.
+fn width(text: &str) -> f64 {
+    let of = |c: char| match c {
+        'i' | 'j' | 'l' | 'I' | 'f' | 't' | 'r' | ' ' | '.' | ',' | ':' | ';' | '(' | ')' | '/' | '|'
+        | '\'' => 0.31,
+        'm' | 'w' | 'M' | 'W' | '%' | '@' => 0.95,
+        'A'..='Z' | '&' => 0.7,
+        '\u{0}'..='\u{7f}' => 0.58,
+        '\u{300}'..='\u{36f}' | '\u{200b}'..='\u{200f}' | '\u{fe00}'..='\u{fe0f}' => 0.0,
+        '\u{80}'..='\u{10ff}' => 0.74,
+        _ => 1.1,
+    };
+    text.chars().map(of).sum::<f64>() * LETTER
+}
+
+/// As much of a text as fits into so many pixels.
+fn fit(text: &str, room: f64) -> String {
+    if width(text) <= room {
         return text.to_owned();
     }
-    text.chars().take(room.saturating_sub(1)).chain(['…']).collect()
+    let mut kept = String::new();
+    for c in text.chars() {
+        kept.push(c);
+        if width(&kept) + width("…") > room {
+            kept.pop();
+            kept.push('…');
+            break;
+        }
+    }
+    if width(&kept) <= room { kept } else { String::new() }
 }
 
 /// As text of XML, which has no control characters.
@@ -315,7 +356,8 @@ mod tests {
     #[test]
     fn ticks_are_round_and_names_are_cut_and_escaped() {
         assert_eq!([0.3, 3.0, 40.0, 60.0].map(tick), [1.0, 5.0, 50.0, 100.0]);
-        assert_eq!((fit("Softmax", 7), fit("Softmax0", 7)), ("Softmax".into(), "Softma…".into()));
+        assert_eq!((fit("Softmax", 50.0), fit("Softmax0", 50.0)), ("Softmax".into(), "Softm…".into()));
+        assert_eq!((fit("日本語", 30.0), fit("日本語", 8.0)), ("日…".into(), String::new()));
         assert_eq!(escaped("a<b>&\"\u{1}c"), "a&lt;b&gt;&amp;&quot; c");
     }
 }

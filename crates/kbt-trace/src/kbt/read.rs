@@ -177,28 +177,31 @@ fn decode(bytes: &[u8], ring: &b::kbt_trace_ring, info: &TraceInfo, lane: &mut L
             lane.events.push(Event { at, kind, id, step });
         }
     }
-    anchor(ring, lane);
+    let misplaced = u64::from(!anchor(ring, lane));
     clock.map_or(Decoded { unknown, backwards: 0, wraps: 0 }, |c| Decoded {
         unknown,
-        backwards: c.backwards,
+        backwards: c.backwards + misplaced,
         wraps: c.wraps,
     })
 }
 
 /// Places records, timed from open() modulo 2^32 so far, on the SM's 64-bit clock: by the close where there is
-/// one, since whole wraps may lie between open() and the oldest record kept.
-fn anchor(ring: &b::kbt_trace_ring, lane: &mut Lane) {
-    let Some(last) = lane.events.last().map(|e| e.at) else { return };
+/// one, since whole wraps may lie between open() and the oldest record kept. False where the clocks cannot be.
+fn anchor(ring: &b::kbt_trace_ring, lane: &mut Lane) -> bool {
+    let Some(last) = lane.events.last().map(|e| e.at) else { return true };
     let base = if ring.closed == b::KBT_TRACE_RING_CLOSED {
         let low = (ring.open_clock as u32).wrapping_add(last as u32);
         let behind = u64::from((ring.close_clock as u32).wrapping_sub(low));
-        ring.close_clock.wrapping_sub(behind).wrapping_sub(last)
+        ring.close_clock.checked_sub(behind).and_then(|at| at.checked_sub(last))
     } else {
-        ring.open_clock
+        Some(ring.open_clock).filter(|open| open.checked_add(last).is_some())
     };
+    // Clocks that would put records before 0 or beyond the clock's range are damaged: the order is all that is left.
+    let at = base.unwrap_or(0);
     for event in &mut lane.events {
-        event.at = base.wrapping_add(event.at);
+        event.at += at;
     }
+    base.is_some()
 }
 
 /// Reads the structs ahead of the records.

@@ -40,11 +40,42 @@ struct Scale {
     ticks: f64,
     /// What is subtracted first: 0, or the earliest stamp where that is negative.
     origin: f64,
+    /// Stamps and lengths that can be of this trace.
+    span: Plausible,
+    /// Stamps below zero.
+    negative: u64,
     why: &'static str,
+}
+
+/// The longest trace: 52 days in nanoseconds, 142 years in microseconds.
+const LONGEST: f64 = (1_u64 << 52) as f64;
+
+/// What lies near enough to the middle stamp: one stamp of 1e30 must neither move the others nor coarsen their clock.
+#[derive(Clone, Copy)]
+struct Plausible {
+    middle: f64,
+}
+
+impl Plausible {
+    fn of(records: &[Record]) -> Self {
+        let stamps = records.iter().filter(|r| r.ph != "M").filter_map(|r| r.ts.as_ref()?.as_f64());
+        let mut stamps: Vec<f64> = stamps.collect();
+        let half = stamps.len() / 2;
+        let middle =
+            if stamps.is_empty() { 0.0 } else { *stamps.select_nth_unstable_by(half, f64::total_cmp).1 };
+        Self { middle }
+    }
+
+    fn stamp(self, value: f64) -> bool {
+        (value - self.middle).abs() <= LONGEST
+    }
 }
 
 impl Scale {
     fn ticks(&self, number: &Number) -> Option<u64> {
+        if !self.span.stamp(number.as_f64()?) {
+            return None;
+        }
         // Integers beyond 2^53 (absolute nanoseconds) must not pass through a float.
         if self.ticks == 1.0 && self.origin == 0.0 && number.is_u64() {
             return number.as_u64();
@@ -73,6 +104,8 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
     let mut problems = Problems::default();
     problems.add(ProblemKind::Truncated, None, u64::from(cut.is_some()), || cut.unwrap_or_default());
     let scale = scale(&records, &object.other_data, name, options)?;
+    problems
+        .add(ProblemKind::NegativeStamps, None, scale.negative, || format!("{} in the file", scale.origin));
     if options.unit.is_none() {
         problems.add(ProblemKind::UnitDetected, None, 1, || scale.why.to_owned());
     }
@@ -128,12 +161,16 @@ fn scale(
 ) -> Result<Scale, TraceError> {
     let sm_mhz = options.clock_mhz;
     let timed = || records.iter().filter(|r| r.ph != "M");
-    let values = || timed().flat_map(|r| r.ts.iter().chain(&r.dur)).filter_map(Number::as_f64);
-    let earliest = timed().filter_map(|r| r.ts.as_ref()?.as_f64()).fold(0.0, f64::min);
+    let span = Plausible::of(records);
+    let stamps = || timed().filter_map(|r| r.ts.as_ref()?.as_f64()).filter(|ts| span.stamp(*ts));
+    let lengths = || timed().filter_map(|r| r.dur.as_ref()?.as_f64()).filter(|dur| dur.abs() <= LONGEST);
+    let values = || stamps().chain(lengths());
+    let earliest = stamps().fold(0.0, f64::min);
+    let negative = stamps().filter(|ts| *ts < 0.0).count() as u64;
     let integral = values().all(|v| v.fract() == 0.0);
     let steps_by_32 = |per_unit: f64| values().all(|v| (v * per_unit).round() % 32.0 == 0.0);
     let spread = values().any(|v| v != 0.0);
-    let scale = |clock, ticks, why| Ok(Scale { clock, ticks, origin: earliest, why });
+    let scale = |clock, ticks, why| Ok(Scale { clock, ticks, origin: earliest, span, negative, why });
     let nanoseconds = |ticks: f64| {
         // A float of this size cannot tell finer steps apart.
         let coarsest = values().fold(0.0, |a: f64, v| a.max(v.abs())) * f64::EPSILON * ticks;
@@ -228,8 +265,8 @@ struct Build<'a> {
 impl Build<'_> {
     fn add(&mut self, record: &Record) -> Result<(), ProblemKind> {
         let at = |build: &Self| {
-            let ts = record.ts.as_ref().and_then(|ts| build.scale.ticks(ts));
-            ts.ok_or(ProblemKind::UnknownRecord)
+            let ts = record.ts.as_ref().ok_or(ProblemKind::UnknownRecord)?;
+            build.scale.ticks(ts).ok_or(ProblemKind::FarStamp)
         };
         // An async span is told apart by its id, a B/E pair by nesting alone.
         let id = if matches!(record.ph.as_str(), "b" | "e") { key(&record.id) } else { String::new() };
@@ -239,6 +276,9 @@ impl Build<'_> {
                 let dur = record.dur.as_ref().and_then(Number::as_f64).ok_or(ProblemKind::UnknownRecord)?;
                 if dur < 0.0 {
                     return Err(ProblemKind::ClockBackwards);
+                }
+                if dur > LONGEST {
+                    return Err(ProblemKind::FarStamp);
                 }
                 let length = (dur * self.scale.ticks).round() as u64;
                 self.span(record, &record.name, start, start.saturating_add(length))

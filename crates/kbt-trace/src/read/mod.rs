@@ -99,11 +99,11 @@ pub fn open(
     name: &str,
     options: &ReadOptions,
 ) -> Result<Box<dyn Source>, TraceError> {
-    if let Some(mhz) = options.clock_mhz.filter(|mhz| !(mhz.is_finite() && *mhz > 0.0)) {
+    if let Some(mhz) = options.clock_mhz.filter(|mhz| !(1.0..=100_000.0).contains(mhz)) {
         return Err(TraceError::Argument {
             what: "--clock-mhz",
             found: mhz.to_string(),
-            accepted: "a positive number of MHz".into(),
+            accepted: "1 to 100000 MHz".into(),
         });
     }
     let mut head = Vec::new();

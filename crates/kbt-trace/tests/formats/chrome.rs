@@ -114,3 +114,34 @@ fn broken_json_and_json_without_spans_are_refused() {
     let message = error(b"{\"traceEvents\": []}", &mhz(1.0));
     assert!(message.contains("none of them a span"), "{message}");
 }
+
+#[test]
+fn a_stamp_that_is_no_time_of_the_trace_changes_nothing_but_the_count_of_problems() {
+    let clean = read(&spans(0.001), &mhz(2000.0));
+    for (key, value) in [("ts", -1e30), ("ts", 1e300), ("ts", 9e18), ("dur", 1e30)] {
+        let mut file = spans(0.001);
+        let mut event = json!({"ph": "X", "pid": 3, "tid": 1, "ts": 5.5, "dur": 1.5, "name": "exp2"});
+        event[key] = json!(value);
+        file["traceEvents"].as_array_mut().unwrap().insert(0, event);
+        let read = read(&file, &mhz(2000.0));
+        assert_eq!(problem(&read, ProblemKind::FarStamp), 1, "{key} {value}");
+        assert_eq!(read.roles, clean.roles, "{key} {value}");
+    }
+}
+
+#[test]
+fn stamps_below_zero_are_counted_from_the_earliest_and_that_is_said() {
+    let mut file = spans(0.001);
+    for event in file["traceEvents"].as_array_mut().unwrap() {
+        if let Some(ts) = event["ts"].as_f64() {
+            event["ts"] = json!(ts - 5.0);
+        }
+    }
+    let (moved, there) = (read(&file, &mhz(2000.0)), read(&spans(0.001), &mhz(2000.0)));
+    assert_eq!(problem(&there, ProblemKind::NegativeStamps), 0);
+    // Of the events of 20 steps of 992 ns those of the first five steps begin below zero, and the counter.
+    assert!(problem(&moved, ProblemKind::NegativeStamps) >= 15, "{:?}", moved.problems);
+    assert!(moved.problems.iter().any(|p| p.says.contains("-5 in the file")), "{:?}", moved.problems);
+    let median = |o: &TraceOutcome| o.role("Softmax").unwrap().period_cycles.unwrap().median;
+    assert_eq!(median(&moved), median(&there));
+}

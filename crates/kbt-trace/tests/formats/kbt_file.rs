@@ -131,3 +131,28 @@ fn names_that_do_not_fit_and_layouts_that_cannot_be_are_refused() {
     assert_eq!(layout.bytes(), 8 * (64 + 64 * 8));
     assert!(write_device_buffer(&mut out, &layout, &[0; 10], &info(Level::Coarse)).is_err());
 }
+
+#[test]
+fn clocks_that_cannot_be_leave_the_order_of_the_records_and_are_said() {
+    // One closes before its records can have been, one opens where they would run past the clock's range.
+    for (open_clock, close_clock) in [(1000, Some(3)), (u64::MAX - 20, None)] {
+        let kinds = [(b::KBT_TRACE_BEGIN, 0, 10), (b::KBT_TRACE_END, 0, 400), (b::KBT_TRACE_BEGIN, 1, 410)];
+        let mut ring = ring(0, 2, 0, &kinds, 500);
+        ring.header.open_clock = open_clock;
+        ring.header.close_clock = close_clock.unwrap_or(0);
+        if close_clock.is_none() {
+            ring.header.closed = 0;
+        }
+        for record in &mut ring.records {
+            record.clock = record.clock.wrapping_add(open_clock as u32);
+        }
+        let bytes = file(&info(Level::Coarse), 1024, &[ring]);
+        let mut source = open(Box::new(std::io::Cursor::new(bytes)), "a", &ReadOptions::default()).unwrap();
+        let mut cta = CtaTrace::default();
+        assert!(source.next_cta(&mut cta).unwrap());
+        let times: Vec<_> = cta.lanes[0].events.iter().map(|e| e.at).collect();
+        assert_eq!(times.len(), 3, "{open_clock}");
+        assert!(times.is_sorted(), "{open_clock}: {times:?}");
+        assert_eq!(source.problems().count(ProblemKind::ClockBackwards), 1, "{open_clock}");
+    }
+}

@@ -41,7 +41,7 @@ pub struct Bits {
 
 /// How the bit patterns of a type stand for numbers.
 #[derive(Clone, Copy)]
-struct Form {
+pub(super) struct Form {
     /// The sign's bit; 0 where there is none.
     sign: u64,
     order: Order,
@@ -62,7 +62,7 @@ enum Order {
 }
 
 impl Form {
-    const fn of(dtype: Dtype) -> Self {
+    pub(super) const fn of(dtype: Dtype) -> Self {
         let sign = 1 << (dtype.bits() - 1);
         let (mask, special, infinite) = match dtype {
             Dtype::F64 => (sign - 1, 0x7ff0_0000_0000_0000, true),
@@ -80,6 +80,11 @@ impl Form {
             _ => Order::Magnitude,
         };
         Self { sign, order, mask, special, infinite }
+    }
+
+    /// The bits to look at, and the least of them that is infinite or NaN; `None` where no code is.
+    pub(super) fn specials(self) -> Option<(u64, u64)> {
+        (self.mask != 0).then_some((self.mask, self.special))
     }
 
     const fn is_special(self, code: u64) -> bool {

@@ -8,6 +8,7 @@ pub mod bits;
 pub mod errors;
 mod lanes;
 pub mod rules;
+mod specials;
 pub mod ties;
 mod walk;
 
@@ -199,6 +200,12 @@ pub struct TensorComparison {
     pub shape: Vec<usize>,
     /// Variant against saved, bit for bit.
     pub bits: Bits,
+    /// Elements of the saved output itself that are NaN or infinite.
+    #[serde(default)]
+    pub saved_special_count: u64,
+    /// The place of the first of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_saved_special_index: Option<Vec<usize>>,
     /// The variant's error against the reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<ErrorStats>,
@@ -243,12 +250,21 @@ pub fn compare(sides: &Sides<'_>, rules: &Rules, provenance: Provenance) -> Resu
         violations: Vec::new(),
         notes: Vec::new(),
     };
+    if !(rules.factor.is_finite() && rules.factor > 0.0) {
+        let factor = rules.factor;
+        return Err(CompareError::Input(format!("factor: {factor}; accepted: a finite number above 0")));
+    }
     same_inputs(sides, &mut comparison.notes)?;
     let (saved, variant) = (sides.saved.infos(), sides.variant.infos());
-    if saved.is_empty() {
-        return Err(CompareError::Refused(
-            "the saved output holds no tensor, so equality would show nothing".to_owned(),
-        ));
+    let nothing = match saved.as_slice() {
+        [] => Some("tensor"),
+        infos if infos.iter().all(|info| info.shape.contains(&0)) => Some("element"),
+        _ => None,
+    };
+    if let Some(what) = nothing {
+        return Err(CompareError::Refused(format!(
+            "the saved output holds no {what}, so equality would show nothing"
+        )));
     }
     let lone = saved.len() == 1 && variant.len() == 1;
     for info in &saved {
@@ -266,6 +282,12 @@ pub fn compare(sides: &Sides<'_>, rules: &Rules, provenance: Provenance) -> Resu
         }
         let tensor = walk::tensor(sides, info, other, rules)?;
         rules::judge(&tensor, rules, &mut comparison.violations, &mut comparison.notes)?;
+        if let Some(place) = &tensor.first_saved_special_index {
+            comparison.notes.push(format!(
+                "`{}`: the saved output itself holds {} NaN or infinities, the first at {place:?}",
+                tensor.name, tensor.saved_special_count
+            ));
+        }
         comparison.tensors.push(tensor);
     }
     for extra in variant.iter().filter(|v| !lone && !saved.iter().any(|s| s.name == v.name)) {

@@ -188,6 +188,31 @@ mod tests {
     }
 
     #[test]
+    fn a_factor_that_no_error_exceeds_is_refused() {
+        let (right, worse) = (f32s(&[1.0, 2.0, 3.0, 4.0]), f32s(&[9.0, 2.0, 3.0, 4.0]));
+        let sides = Sides { reference: Some(&right as &dyn Tensors), ..Sides::new(&right, &worse) };
+        for factor in [f64::NAN, f64::INFINITY, -1.0, 0.0] {
+            let error = run(&sides, &Rules { factor, ..algebra() }).unwrap_err().to_string();
+            assert!(error.contains("accepted: a finite number above 0"), "{error}");
+        }
+    }
+
+    #[test]
+    fn outputs_without_an_element_show_nothing_and_nan_on_both_sides_is_said() {
+        let mut none = TensorSet::new();
+        none.insert(Tensor::from_f32("o", vec![0, 2], Dtype::F32, &[]).unwrap()).unwrap();
+        let error = run(&Sides::new(&none, &none), &Rules::default()).unwrap_err().to_string();
+        assert!(error.contains("no element"), "{error}");
+        let holds = f32s(&[1.0, f32::NAN, 3.0, f32::INFINITY]);
+        let same = run(&Sides::new(&holds, &holds), &Rules::default()).unwrap();
+        assert!(same.identical());
+        assert!(
+            same.notes.iter().any(|n| n.contains("holds 2 NaN or infinities, the first at [0, 1]")),
+            "{same:?}"
+        );
+    }
+
+    #[test]
     fn a_separate_baseline_is_the_measure() {
         let (right, saved) = (f32s(&[1.0, 2.0, 3.0, 4.0]), f32s(&[1.0, 2.0, 3.0, 4.0]));
         let (variant, baseline) = (f32s(&[1.01, 2.0, 3.0, 4.0]), f32s(&[1.0, 2.0, 3.01, 4.0]));

@@ -6,6 +6,7 @@
 use super::bits::BitCounter;
 use super::errors::{Constant, ErrorSum};
 use super::lanes::{Lane, Place, Sample, elements, lone, reference};
+use super::specials::SpecialCounter;
 use super::ties::{TieCounter, is_code};
 use super::{CompareError, Rules, Sides, TensorComparison};
 use kbt_tensor::TensorInfo;
@@ -44,6 +45,7 @@ struct Lanes<'a> {
 /// What is counted and summed.
 struct Counts {
     bits: BitCounter,
+    specials: SpecialCounter,
     variant: ErrorSum,
     baseline: ErrorSum,
     ties: Option<TieCounter>,
@@ -55,6 +57,7 @@ impl Counts {
     /// What came right after.
     fn merge(mut self, next: &Self) -> Self {
         self.bits.merge(&next.bits);
+        self.specials.merge(&next.specials);
         self.variant.merge(&next.variant);
         self.baseline.merge(&next.baseline);
         if let (Some(ties), Some(next)) = (&mut self.ties, &next.ties) {
@@ -139,6 +142,7 @@ impl<'a> Walk<'a> {
         let codes = is_code(self.saved.dtype) && self.reference.is_some();
         Counts {
             bits: BitCounter::new(self.saved.dtype, start),
+            specials: SpecialCounter::new(self.saved.dtype, start),
             variant: ErrorSum::new(row_length, held),
             baseline: ErrorSum::new(row_length, held),
             ties: codes.then(|| TieCounter::new(start)),
@@ -171,6 +175,7 @@ impl<'a> Walk<'a> {
         saved.next(length)?;
         variant.next(length)?;
         counts.bits.push(&saved.bytes, &variant.bytes);
+        counts.specials.push(&saved.bytes);
         let Some(reference) = reference else {
             if !counts.saved_constant.varies() {
                 saved.decode();
@@ -229,6 +234,7 @@ pub(crate) fn tensor(
     };
     let counts = walk.run()?;
     let bits = counts.bits.finish(shape);
+    let (saved_special_count, first_saved_special_index) = counts.specials.finish(shape);
     let blind = [("reference", &counts.reference_constant), ("saved output", &counts.saved_constant)];
     for (what, constant) in blind {
         // A difference is a difference, whatever it is from; only agreement with a constant shows nothing.
@@ -246,6 +252,8 @@ pub(crate) fn tensor(
         dtype,
         shape: shape.clone(),
         bits,
+        saved_special_count,
+        first_saved_special_index,
         variant: judged.then(|| counts.variant.finish(shape, sides.rows)),
         baseline: judged.then(|| counts.baseline.finish(shape, sides.rows)),
         ties: counts.ties.map(|t| t.finish(shape)),

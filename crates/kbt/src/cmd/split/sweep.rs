@@ -58,7 +58,7 @@ pub(super) struct SweepArgs {
     #[arg(long, value_delimiter = ',')]
     pub(super) gpus: Vec<String>,
     /// Seconds after which no further setting is begun; with the engine slurm, what is queued is then cancelled.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) budget: Option<f64>,
     /// The right outputs in f32 or f64, by which settings that change the arithmetic are judged.
     #[arg(long, value_name = "FILE")]
@@ -93,6 +93,11 @@ pub(super) struct RunOneArgs {
     /// How the point is printed.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|s: &f64| s.is_finite() && *s >= 0.0);
+    seconds.ok_or_else(|| format!("`{text}`: accepted: seconds, 0 or more"))
 }
 
 fn assignment(text: &str) -> Result<(String, String), String> {
