@@ -69,7 +69,7 @@ pub fn bound(
         };
         stalls = stalls.zip(insn.control).map(|(sum, c)| sum + f64::from(c.stall));
         let Some(pipe) = class.pipe else { continue };
-        match rate(profile, insn, pipe) {
+        match rate_of(profile, insn, pipe) {
             Some((row, lanes)) => {
                 // 32 lanes a warp instruction, a quarter of the SM's rate a scheduler.
                 *pipes.entry(pipe).or_default() += warps * ISSUE_LANES_PER_CLK_SM / lanes;
@@ -107,8 +107,12 @@ pub fn bound(
 }
 
 /// The rate of an instruction: of its opcode, else of the fastest row with the same base mnemonic and pipe,
-/// which keeps the bound a lower one.
-fn rate<'p>(profile: &'p DeviceProfile, insn: &Instruction, pipe: Pipe) -> Option<(&'p RateRow, f64)> {
+/// which keeps the bound a lower one. With its lanes a clock and SM.
+#[must_use]
+pub fn rate_of<'p>(profile: &'p DeviceProfile, insn: &Instruction, pipe: Pipe) -> Option<(&'p RateRow, f64)> {
+    if is_rated_by_barrier(insn) {
+        return None;
+    }
     let usable = |row: &&RateRow| row.lanes_per_clk_sm.is_some_and(|lanes| lanes > 0.0);
     let same_base = |row: &&RateRow| {
         row.opcode.as_deref().is_some_and(|o| Instruction::new(0, None, o, "").mnemonic() == insn.mnemonic())
@@ -118,6 +122,12 @@ fn rate<'p>(profile: &'p DeviceProfile, insn: &Instruction, pipe: Pipe) -> Optio
         like.max_by(|a, b| a.lanes_per_clk_sm.unwrap_or(0.0).total_cmp(&b.lanes_per_clk_sm.unwrap_or(0.0)))
     })?;
     Some((row, row.lanes_per_clk_sm?))
+}
+
+/// Whether the profile's rate is that of a warp whose lanes each have an mbarrier of their own. Kernels arrive with one
+/// lane, or wait with all lanes at one barrier: taken for those, the rate is too low by up to 32.
+pub(crate) fn is_rated_by_barrier(insn: &Instruction) -> bool {
+    insn.mnemonic() == "SYNCS"
 }
 
 #[cfg(test)]
@@ -156,6 +166,14 @@ mod tests {
         let bound = bound(&analysis, &analysis.whole(), &profile, warps, &listing);
         assert_eq!((bound.busiest.as_str(), bound.lower_bound_cycles), (busiest, cycles), "{bound:?}");
         assert_eq!(bound.stall_cycles, None, "the listing has no hex");
+    }
+
+    #[test]
+    fn operations_of_mbarriers_have_no_rate_whatever_the_profile_says() {
+        let mut profile = DeviceProfile::new("test", Arch::SM_90A, Provenance::assumed("a test"));
+        profile.rates.push(row("SYNCS.ARRIVE.TRANS64", Pipe::Lsu, 0.5));
+        let insn = Instruction::new(0, None, "SYNCS.ARRIVE.TRANS64", "");
+        assert!(rate_of(&profile, &insn, Pipe::Lsu).is_none());
     }
 
     #[test]

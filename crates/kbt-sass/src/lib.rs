@@ -21,7 +21,7 @@ mod ptx;
 mod read;
 pub mod regs;
 
-pub use bound::{Bound, bound};
+pub use bound::{Bound, bound, rate_of};
 pub use control::Control;
 pub use diff::{AlignedLine, CAVEAT, DiffKind, FunctionDiff, diff};
 pub use diff_listings::{DiffOutcome, diff_listings};

@@ -97,8 +97,10 @@ fn the_attention_kernels_handoff_is_read_at_every_split_and_nothing_else_is_foun
         ];
         let found = look(&attention(&tools, &kernels(), &knobs));
         assert_eq!((&found.findings[..], &found.notes[..]), (&[][..], &[][..]), "{knobs:?}");
-        // Two softmax warpgroups hand over to one consumer.
-        assert_eq!(found.handoffs.len(), 2, "{knobs:?}: {found:?}");
+        // Two softmax warpgroups hand over to one consumer. A kernel that traces has its roles twice, and that one copy
+        // never meets the other cannot be read off.
+        let handoffs = if mode == 0 { 2 } else { 8 };
+        assert_eq!(found.handoffs.len(), handoffs, "{knobs:?}: {found:?}");
         let (chunks, tiles) = (u64::from(chunks), if mode == 1 { 4 } else { 8 });
         for handoff in &found.handoffs {
             let (stored, multiplied) = (handoff.stored.unwrap(), handoff.multiplied.unwrap());

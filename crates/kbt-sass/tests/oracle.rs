@@ -231,8 +231,14 @@ fn check_live(tools: &Tools, kernel: &str, arch: &str) {
 /// a label without a reference begins and no branch ends before.
 fn bbcfg_starts(dot: &str, referenced: &BTreeSet<String>, function: &Function) -> BTreeSet<u64> {
     let behind_branch = |address: u64| {
-        let before = function.index_at(address).checked_sub(1).map(|i| function.instructions[i].mnemonic());
-        matches!(before, Some("BRA" | "BRX" | "EXIT" | "RET" | "CALL" | "WARPSYNC" | "SYNC" | "BRK"))
+        let Some(i) = function.index_at(address).checked_sub(1) else { return false };
+        let before = &function.instructions[i];
+        // WARPSYNC.ALL goes on where it stands.
+        before.opcode() != "WARPSYNC.ALL"
+            && matches!(
+                before.mnemonic(),
+                "BRA" | "BRX" | "EXIT" | "RET" | "CALL" | "WARPSYNC" | "SYNC" | "BRK"
+            )
     };
     let mut starts = BTreeSet::new();
     for label in dot.split("[label=\"{<entry>").skip(1) {

@@ -53,10 +53,11 @@ fn a_small_cap_spills_more_and_the_sweep_says_which_is_best() {
 #[test]
 fn role_budgets_follow_the_kernel_and_each_role_has_its_own_cost() {
     let Some(tools) = Tools::find() else { return };
-    let roles = Sweep::Roles { most: 3, warpgroups: None };
+    // P.V, loads, and two softmax warpgroups: with equal budgets the machine code cannot tell which role has two.
+    let roles = Sweep::Roles { most: 3, warpgroups: Some(vec![1, 1, 2]) };
     let found = sweep(&attention(&tools), Arch::SM_90A, &roles, &tools).unwrap();
     let plan = &found.plans[0];
-    // P.V, loads, and two softmax warpgroups; the launch has 128 registers a thread.
+    // The launch has 128 registers a thread.
     assert_eq!((plan.warpgroups.as_slice(), plan.pool_registers), (&[1, 1, 2][..], 512));
     assert_eq!(found.rows.len(), 3);
     for row in &found.rows {
@@ -69,6 +70,6 @@ fn role_budgets_follow_the_kernel_and_each_role_has_its_own_cost() {
         asked.sort_unstable();
         assert_eq!(set, asked, "{row:?}");
     }
-    assert_eq!(found.rows[0].setting_registers, [168, 24, 160]);
+    assert_eq!(found.rows[0].setting_registers, [160, 32, 160]);
     assert_eq!(found.rows[0].spill_store_bytes, 0, "{:?}", found.rows[0]);
 }

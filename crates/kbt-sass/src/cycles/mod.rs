@@ -48,6 +48,11 @@ pub enum CyclesError {
     Empty,
 }
 
+/// Whether an instruction loads what may miss a cache, so that a model must be told its latency.
+pub(crate) fn may_miss(insn: &Instruction) -> bool {
+    machine::MAY_MISS.contains(&insn.mnemonic())
+}
+
 /// A loop, ready to be asked.
 #[derive(Debug, Clone)]
 pub struct LoopModel {

@@ -121,6 +121,9 @@ pub(super) fn op(
 
 /// The profile's row for an opcode, else one of the same mnemonic on the same pipe.
 fn rate<'p>(profile: &'p DeviceProfile, insn: &Instruction, pipe: Pipe) -> Option<&'p RateRow> {
+    if crate::bound::is_rated_by_barrier(insn) {
+        return None;
+    }
     profile.rate_of_opcode(insn.opcode()).or_else(|| {
         let like = |row: &&RateRow| {
             let base = row.opcode.as_deref().map(|o| o.split('.').next());

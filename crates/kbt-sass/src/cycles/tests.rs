@@ -48,6 +48,7 @@ fn profile() -> DeviceProfile {
         row("HFMA2", Pipe::Fma, 64.0, 4.0),
         row("LOP3.LUT", Pipe::Alu, 64.0, 4.0),
         row("MUFU.EX2", Pipe::Xu, 16.0, 17.0),
+        row("DFMA", Pipe::Fp64, 64.0, 8.0),
     ];
     profile
 }
@@ -97,6 +98,18 @@ fn operands_of_one_bank_cost_a_cycle_and_reuse_saves_it() {
     assert_eq!((same.limits(2).register_ports, reused.limits(2).register_ports), (128.0, 64.0));
     // One register named twice is read once.
     assert_eq!(body("1 FADD R1, R2, R2").cycles(1), 42.0);
+}
+
+#[test]
+fn fp64_keeps_its_reused_operands_beside_others_of_the_same_slots() {
+    // R26 and R27 are kept over the FFMA between, which keeps R17 in the same bank and slot as R27.
+    let beside =
+        repeated(&["1 DFMA R24, R26.reuse, R24, R26.reuse", "1 FFMA R49, R17.reuse, R42, R17.reuse"], 8);
+    assert!(beside.limits(4).register_ports <= 16.0 * 4.0 + 8.0, "{:?}", beside.limits(4));
+    assert!(beside.cycles(4) / (8.0 * 4.0) < 2.3, "{}", beside.cycles(4));
+    // Two FFMA of one slot take it from each other.
+    let others = repeated(&["1 FFMA R24, R27.reuse, R24, R27", "1 FFMA R48, R17.reuse, R42, R17"], 8);
+    assert!(others.limits(4).register_ports >= 2.0 * 8.0 * 4.0, "{:?}", others.limits(4));
 }
 
 #[test]

@@ -16,16 +16,20 @@ pub use sass::lint;
 use crate::ptx::Handoff;
 use kbt_evidence::Provenance;
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::fmt;
 
 /// One finding.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Finding {
     /// Which rule.
     pub rule: LintRule,
     /// The function, and the loop in it.
     pub place: String,
+    /// The compile target, for machine code: a fatbin has one function for several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arch: Option<String>,
     /// The address of the first instruction concerned, for machine code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
@@ -47,6 +51,7 @@ impl Finding {
         Self {
             rule,
             place: place.into(),
+            arch: None,
             address: None,
             source: None,
             message: message.into(),
@@ -59,7 +64,7 @@ impl Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.place)?;
-        for at in self.address.iter().chain(&self.source) {
+        for at in self.arch.iter().chain(&self.address).chain(&self.source) {
             write!(f, "{at}: ")?;
         }
         write!(f, "{} [{}]", self.message, self.rule.as_str())?;
@@ -88,11 +93,13 @@ pub struct LintOutcome {
 }
 
 impl LintOutcome {
-    /// The findings of rules that are not allowed to be broken.
+    /// The findings of rules that are not allowed to be broken, each once: a container may hold one function twice.
     #[must_use]
     pub fn new(findings: Vec<Finding>, ptx: PtxLint, allowed: &[LintRule], provenance: Provenance) -> Self {
-        let all = findings.into_iter().chain(ptx.findings);
-        let (left_out, findings): (Vec<_>, Vec<_>) = all.partition(|f| allowed.contains(&f.rule));
+        let mut all: Vec<Finding> = Vec::with_capacity(findings.len() + ptx.findings.len());
+        let mut seen = HashSet::new();
+        all.extend(findings.into_iter().chain(ptx.findings).filter(|f| seen.insert(f.clone())));
+        let (left_out, findings): (Vec<_>, Vec<_>) = all.into_iter().partition(|f| allowed.contains(&f.rule));
         Self {
             schema: "kbt.sass.lint/1".to_owned(),
             provenance,
@@ -116,5 +123,25 @@ impl LintOutcome {
             (n, allowed) => out += &format!("{n} findings, and {allowed} of rules that are allowed\n"),
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_container_holds_twice_is_told_once_and_other_targets_are_told_apart() {
+        let of = |arch: &str| Finding {
+            arch: Some(arch.to_owned()),
+            address: Some("0x0040".to_owned()),
+            ..Finding::new(LintRule::Spill, "kernel", "1 loads and 0 stores of spilled registers")
+        };
+        let found = vec![of("sm_90a"), of("sm_100a"), of("sm_90a")];
+        let outcome = LintOutcome::new(found, PtxLint::default(), &[], Provenance::mined("ptxas"));
+        let archs: Vec<_> = outcome.findings.iter().filter_map(|f| f.arch.as_deref()).collect();
+        assert_eq!(archs, ["sm_90a", "sm_100a"]);
+        let text = outcome.render_text();
+        assert!(text.contains("kernel: sm_100a: 0x0040: 1 loads") && text.contains("2 findings"), "{text}");
     }
 }

@@ -85,6 +85,7 @@ fn finding(
     let insn = at.and_then(|i| analysis.function.instructions.get(i));
     let line = insn.and_then(|i| i.line.clone());
     let mut finding = Finding::new(rule, place, message);
+    finding.arch = analysis.function.arch.map(|a| a.to_string());
     finding.address = insn.map(|i| format!("{:#06x}", i.address));
     finding.source = line.map(|l| format!("{}:{}", l.file, l.line));
     finding

@@ -151,15 +151,17 @@ fn find<'l>(input: &VariantInput<'l>) -> Result<&'l Function, VariantError> {
     })
 }
 
-/// The innermost user loop with the most instructions of the two units.
-fn busiest_loop(analysis: &Analysis<'_>) -> Option<String> {
+/// The user loop that a kernel's time is looked for in: the one with the most transcendental instructions and packed
+/// conversions, of several the innermost and longest.
+#[must_use]
+pub fn busiest_loop(analysis: &Analysis<'_>) -> Option<String> {
     let count = |body: &Interval| {
         let insns = body.indices().filter_map(|i| analysis.function.instructions.get(i));
         insns.filter(|i| matches!(i.mnemonic(), "MUFU" | "F2FP")).count()
     };
     let user = |(_, l): &(usize, &crate::Loop)| l.kind == LoopKind::User;
     let loops = analysis.loops.iter().enumerate().filter(user);
-    let best = loops.max_by_key(|(i, l)| (count(&l.body), l.depth, std::cmp::Reverse(*i)))?;
+    let best = loops.max_by_key(|(i, l)| (count(&l.body), l.depth, l.body.len(), std::cmp::Reverse(*i)))?;
     Some(analysis.loop_name(best.0).to_owned())
 }
 

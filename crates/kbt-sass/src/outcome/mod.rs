@@ -5,7 +5,7 @@ mod render;
 mod schedule;
 mod section;
 
-pub use builder::{ScheduleBuilder, VariantError, VariantInput};
+pub use builder::{ScheduleBuilder, VariantError, VariantInput, busiest_loop};
 pub use schedule::{Comparison, ScheduleOutcome, Variant, VariantKind};
 pub use section::{
     Interleave, Issue, LocalMemory, LoopFacts, MetricsOutcome, Operations, Registers, Run, Section,

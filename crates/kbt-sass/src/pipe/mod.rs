@@ -136,6 +136,11 @@ mod tests {
         check("sm_80", "HFMA2", Some(Pipe::Fp16));
         check("sm_90a", "HFMA2", Some(Pipe::Fma));
         check("sm_90a", "HADD2.F32", Some(Pipe::FmaHeavy));
+        check("sm_80", "HSETP2.LT.AND", Some(Pipe::Fp16));
+        check("sm_90a", "HSETP2.LT.AND", Some(Pipe::Alu));
+        check("sm_89", "REDUX.SUM", Some(Pipe::Uniform));
+        check("sm_90a", "REDUX.SUM.S32", Some(Pipe::Adu));
+        check("sm_90a", "VIADD", Some(Pipe::FmaHeavy));
         check("sm_75", "IMAD.MOV.U32", Some(Pipe::Fma));
         check("sm_90a", "IMAD.MOV.U32", Some(Pipe::FmaHeavy));
         check("sm_103a", "F2FP.BF16.F32.PACK_AB", Some(Pipe::Alu));
@@ -145,6 +150,19 @@ mod tests {
         check("sm_61", "XMAD.MRG", Some(Pipe::Fma));
         check("sm_52", "LDG.E", Some(Pipe::Tex));
         check("sm_60", "BRK", Some(Pipe::Cbu));
+    }
+
+    #[test]
+    fn what_an_h200_counted_is_marked_as_measured() {
+        for opcode in
+            ["VOTE.ANY", "CS2R.32", "I2FP.F32.S32", "VIMNMX", "HMNMX2", "IDP.4A.S8.S8", "LDSM.16.M88", "S2UR"]
+        {
+            let on = |arch: &str| pipe_of_opcode(Some(arch.parse().unwrap()), opcode);
+            assert_eq!(on("sm_90a").confidence, Confidence::Measured, "{opcode}");
+            assert!(on("sm_90a").source.contains("H200"), "{opcode}");
+            assert_eq!(on("sm_90a").pipe, on("sm_100a").pipe, "{opcode}");
+            assert!(!on("sm_100a").source.contains("H200"), "{opcode}");
+        }
     }
 
     #[test]

@@ -29,9 +29,12 @@ const NCU: &str = "Nsight Compute documentation, pipe descriptions";
 const NCU_AMPERE: &str = "Nsight Compute documentation: the ALU does fast FP32 to FP16 conversion";
 const SCHED: &str = "ptxas scheduling groups as shown by denvdis and DocumentSASS";
 const B300: &str = "pipe counters on a B300 (ademeure/QuickRunCUDA catalog)";
+const H200: &str = "pipe counters of an H200: ncu over the kernels of kbt microbench pipes --counter-kernels";
+const ONE_BY_ONE: &str = "H200: in turn with SEL at the rate of one ALU; ptxas spaces it from ALU instructions as one pipe on sm_86 to sm_120";
+const SPACED: &str = "ptxas 13.0 spaces it from ALU instructions as one pipe, and from FFMA not";
 const FORUM: &str = "NVIDIA developer forum 302018: FP16 and FMA pipes by chip";
-const TWO_HALVES: &str =
-    "ptxas alternates HFMA2 and HFMA2.MMA, so the two are apart; no counter of it on GH100 is known";
+const TWO_HALVES: &str = "ptxas alternates HFMA2 and HFMA2.MMA, so the two are apart";
+const HFMA2_IN_TENSOR: &str = "pipe counters of an H200: apart from FMA, as tensor_op_hmma_type_hfma2";
 const NVPROF: &str = "nvprof metric descriptions for compute capability 5.x and 6.x: one group of units executes FP32 and integers";
 const NVPROF_UNITS: &str = "nvprof metric descriptions for compute capability 5.x and 6.x, function units";
 const NVPROF_CLASS: &str = "by class: integer work of compute capability 5.x and 6.x runs on the FP32 units";
@@ -71,18 +74,30 @@ pub(super) const TABLE: &[&[Row]] = &[
     rows!(Some(Pipe::FmaHeavy), 86, ON, NCU, Documented; "IMAD", "IMUL", "IMAD32I", "IMUL32I"),
     rows!(Some(Pipe::Alu), 70, 79, SCHED, SchedulerTable; "IDP", "IDP4A"),
     rows!(Some(Pipe::Fma), 80, 80, SCHED, SchedulerTable; "IDP", "IDP4A"),
-    rows!(Some(Pipe::FmaHeavy), 86, ON, SCHED, SchedulerTable; "IDP", "IDP4A"),
-    rows!(Some(Pipe::Fma), 90, ON, SCHED, SchedulerTable; "VIADD"),
+    rows!(Some(Pipe::FmaHeavy), 86, 89, SCHED, SchedulerTable; "IDP", "IDP4A"),
+    rows!(Some(Pipe::FmaHeavy), 90, 90, H200, Measured; "IDP", "VIADD"),
+    rows!(Some(Pipe::FmaHeavy), 90, 90, SCHED, SchedulerTable; "IDP4A"),
+    rows!(Some(Pipe::FmaHeavy), 91, ON, SCHED, SchedulerTable; "IDP", "IDP4A"),
+    rows!(Some(Pipe::Fma), 91, ON, SCHED, SchedulerTable; "VIADD"),
     // Half precision: a pipe of its own up to GA100, FMA from GA10x on and on GH100.
     rows!(Some(Pipe::Fp16), 70, 80, FORUM, Documented; "HADD2", "HMUL2", "HFMA2", "HADD2_32I", "HMUL2_32I", "HFMA2_32I"),
     rows!(Some(Pipe::Fma), 86, ON, FORUM, Documented; "HADD2", "HMUL2", "HFMA2", "HADD2_32I", "HMUL2_32I", "HFMA2_32I"),
-    rows!(Some(Pipe::FmaHeavy), 86, ON, B300, Measured; "HADD2"."F32"),
+    rows!(Some(Pipe::FmaHeavy), 86, 89, B300, Guessed; "HADD2"."F32"),
+    rows!(Some(Pipe::FmaHeavy), 90, 90, H200, Measured; "HADD2"."F32"),
+    rows!(Some(Pipe::FmaHeavy), 91, ON, B300, Measured; "HADD2"."F32"),
     rows!(Some(Pipe::Fp16), 70, 80, SCHED, SchedulerTable; "HSET2", "HSETP2"),
-    rows!(Some(Pipe::Fma), 86, ON, SCHED, Guessed; "HSET2", "HSETP2"),
-    rows!(Some(Pipe::Fp16), 80, 90, TWO_HALVES, Guessed; "HFMA2.MMA"),
+    rows!(Some(Pipe::Alu), 86, 89, SPACED, SchedulerTable; "HSETP2"),
+    rows!(Some(Pipe::Alu), 90, 90, ONE_BY_ONE, Measured; "HSETP2"),
+    rows!(Some(Pipe::Alu), 91, ON, SPACED, SchedulerTable; "HSETP2"),
+    rows!(Some(Pipe::Alu), 86, ON, SPACED, Guessed; "HSET2"),
+    rows!(Some(Pipe::Fp16), 80, 89, TWO_HALVES, Guessed; "HFMA2.MMA"),
+    rows!(Some(Pipe::Fp16), 90, 90, HFMA2_IN_TENSOR, Measured; "HFMA2.MMA"),
     rows!(Some(Pipe::Fp16), 80, 80, SCHED, SchedulerTable; "HMNMX2"),
     // The scheduling group says FP16, the counters say ALU.
-    rows!(Some(Pipe::Alu), 86, 99, B300, Guessed; "HMNMX2", "VHMNMX"),
+    rows!(Some(Pipe::Alu), 86, 89, B300, Guessed; "HMNMX2"),
+    rows!(Some(Pipe::Alu), 90, 90, H200, Measured; "HMNMX2"),
+    rows!(Some(Pipe::Alu), 91, 99, B300, Guessed; "HMNMX2"),
+    rows!(Some(Pipe::Alu), 86, 99, B300, Guessed; "VHMNMX"),
     rows!(Some(Pipe::Alu), 100, ON, B300, Measured; "HMNMX2", "VHMNMX"),
     // Integer, logic, compare, select, and the fast conversions.
     rows!(
@@ -91,10 +106,14 @@ pub(super) const TABLE: &[&[Row]] = &[
         "SHR", "SEL", "PRMT", "MOV", "MOV32I", "FMNMX", "FSEL", "FSET", "FSETP", "FCMP", "SGXT", "BMSK",
         "VABSDIFF", "VABSDIFF4", "PLOP3", "PSETP", "P2R", "R2P", "ISCADD", "LEPC",
     ),
-    rows!(Some(Pipe::Alu), 75, ON, SCHED, SchedulerTable; "I2I", "VOTE", "CS2R"),
+    rows!(Some(Pipe::Alu), 75, ON, SCHED, SchedulerTable; "I2I"),
+    rows!(Some(Pipe::Alu), 75, 89, SCHED, SchedulerTable; "VOTE", "CS2R"),
+    rows!(Some(Pipe::Alu), 90, 90, H200, Measured; "VOTE", "CS2R", "I2FP", "VIMNMX"),
+    rows!(Some(Pipe::Alu), 91, ON, SCHED, SchedulerTable; "VOTE", "CS2R", "I2FP", "VIMNMX"),
     rows!(Some(Pipe::Alu), 75, ON, NCU_AMPERE, Documented; "F2FP"),
-    rows!(Some(Pipe::Alu), 80, ON, SCHED, SchedulerTable; "I2FP", "F2IP", "I2IP"),
-    rows!(Some(Pipe::Alu), 90, ON, SCHED, SchedulerTable; "VIMNMX", "VIMNMX3", "VIADDMNMX"),
+    rows!(Some(Pipe::Alu), 80, 89, SCHED, SchedulerTable; "I2FP"),
+    rows!(Some(Pipe::Alu), 80, ON, SCHED, SchedulerTable; "F2IP", "I2IP"),
+    rows!(Some(Pipe::Alu), 90, ON, SCHED, SchedulerTable; "VIMNMX3", "VIADDMNMX"),
     rows!(Some(Pipe::Alu), 100, ON, SCHED, SchedulerTable; "FMNMX3", "CSEL"),
     // Double precision.
     rows!(Some(Pipe::Fp64), 70, ON, NCU, Documented; "DADD", "DMUL", "DFMA", "DSETP", "DMNMX", "DSET"),
@@ -112,12 +131,18 @@ pub(super) const TABLE: &[&[Row]] = &[
     ),
     rows!(
         Some(Pipe::Lsu), 70, ON, SCHED, SchedulerTable;
-        "LDSM", "STSM", "LDGSTS", "MATCH", "CCTL", "CCTLL", "CCTLT", "MEMBAR", "QSPC", "SYNCS", "ARRIVES", "REDAS",
+        "STSM", "LDGSTS", "MATCH", "CCTL", "CCTLL", "CCTLT", "MEMBAR", "QSPC", "SYNCS", "ARRIVES", "REDAS",
         "ATOMAS", "STAS", "LDGMC", "ISBEWR", "LDTRAM", "AL2P", "ALD", "AST", "IPA", "PIXLD", "B2R", "R2B", "MOVM",
     ),
-    // Address divergence unit: constants with an address, barriers.
+    rows!(Some(Pipe::Lsu), 70, 89, SCHED, SchedulerTable; "LDSM"),
+    rows!(Some(Pipe::Lsu), 90, 90, H200, Measured; "LDSM"),
+    rows!(Some(Pipe::Lsu), 91, ON, SCHED, SchedulerTable; "LDSM"),
+    // Address divergence unit: constants with an address, barriers; on GH100 the reductions of a warp too.
     rows!(Some(Pipe::Adu), 70, ON, NCU, Documented; "LDC", "BAR"),
-    rows!(Some(Pipe::Adu), 70, ON, SCHED, SchedulerTable; "S2UR", "UCGABAR_ARV", "UCGABAR_WAIT", "SETLMEMBASE", "GETLMEMBASE"),
+    rows!(Some(Pipe::Adu), 70, 89, SCHED, SchedulerTable; "S2UR"),
+    rows!(Some(Pipe::Adu), 90, 90, H200, Measured; "S2UR", "REDUX"),
+    rows!(Some(Pipe::Adu), 91, ON, SCHED, SchedulerTable; "S2UR"),
+    rows!(Some(Pipe::Adu), 70, ON, SCHED, SchedulerTable; "UCGABAR_ARV", "UCGABAR_WAIT", "SETLMEMBASE", "GETLMEMBASE"),
     // Branches and convergence.
     rows!(
         Some(Pipe::Cbu), 70, ON, NCU, Documented;
@@ -129,8 +154,10 @@ pub(super) const TABLE: &[&[Row]] = &[
         Some(Pipe::Uniform), 75, ON, NCU, Documented;
         "UIADD3", "UIADD3.64", "UIMAD", "UISETP", "ULEA", "ULOP", "ULOP3", "ULOP32I", "UMOV", "UMOV.64", "UP2UR",
         "UPLOP3", "UPOPC", "UPRMT", "UPSETP", "UR2UP", "USEL", "USGXT", "USHF", "USHL", "USHR", "UBMSK", "UBREV",
-        "UCLEA", "UFLO", "VOTEU", "R2UR", "ULDC", "LDCU", "REDUX", "CREDUX", "ELECT",
+        "UCLEA", "UFLO", "VOTEU", "R2UR", "ULDC", "LDCU", "CREDUX", "ELECT",
     ),
+    rows!(Some(Pipe::Uniform), 75, 89, NCU, Documented; "REDUX"),
+    rows!(Some(Pipe::Uniform), 91, ON, NCU, Documented; "REDUX"),
     rows!(
         Some(Pipe::Uniform), 90, ON, SCHED, SchedulerTable;
         "UVIADD", "UVIMNMX", "UVIRTCOUNT", "UIADD", "UIABS", "UIMNMX", "ULEPC", "UCS2UR", "UF2F", "UF2FP", "UF2I",

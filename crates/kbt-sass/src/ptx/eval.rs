@@ -218,6 +218,16 @@ impl<'c, 'p> Values<'c, 'p> {
                 Some(bits @ 1..=30) if !signed => Value::Number(Range::between(0, (1 << bits) - 1)),
                 _ => Value::Any,
             },
+            // Bits above those of what they go into: a sum.
+            "bfi" => match (source(3).as_constant(), source(4).as_constant(), source(2).number()) {
+                (Some(at @ 0..=30), Some(bits @ 1..=30), Some(low))
+                    if at + bits <= 31 && low.lo >= 0 && low.hi < 1 << at =>
+                {
+                    let high = source(1).and(Value::constant((1 << bits) - 1), to);
+                    high.multiply(Value::constant(1 << at)).add(source(2))
+                }
+                _ => Value::Any,
+            },
             "popc" | "clz" => Value::Number(Range::between(0, 64)),
             "selp" => self.selected(op),
             "elect" | "setp" | "vote" => Value::Number(Range::between(0, 1)),

@@ -5,14 +5,16 @@
 
 mod outcome;
 mod plan;
+mod predict;
 
 pub use outcome::{RefusedSetting, RegsOutcome, RegsRow, RoleCost};
 pub use plan::{PlanError, RolePlan};
+pub use predict::Predicted;
 
 use crate::metrics::Analysis;
 use crate::outcome::LocalMemory;
 use crate::{Listing, Unit};
-use kbt_device::Arch;
+use kbt_device::{Arch, DeviceProfile};
 use std::collections::BTreeMap;
 
 /// Assembles and lists PTX.
@@ -96,6 +98,17 @@ struct Job {
 
 /// Assembles `ptx` under every setting.
 pub fn sweep(ptx: &str, arch: Arch, what: &Sweep, compiler: &dyn Compiler) -> Result<RegsOutcome, RegsError> {
+    study(ptx, arch, what, None, compiler)
+}
+
+/// Assembles `ptx` under every setting and, with the rates of `profile`, predicts what the kernels' busiest loops take.
+pub fn study(
+    ptx: &str,
+    arch: Arch,
+    what: &Sweep,
+    profile: Option<&DeviceProfile>,
+    compiler: &dyn Compiler,
+) -> Result<RegsOutcome, RegsError> {
     let ptx = ptx.trim_end_matches('\0');
     let module = kbt_ptx::parse(ptx)?;
     let budgeted: Vec<_> = module.entries().filter(|f| kbt_ptx::budget_sites(f).next().is_some()).collect();
@@ -140,7 +153,8 @@ pub fn sweep(ptx: &str, arch: Arch, what: &Sweep, compiler: &dyn Compiler) -> Re
         match compiler.assemble(&job.text, arch) {
             Ok(build) => {
                 outcome.provenance = crate::metrics::provenance(&build.listing);
-                outcome.rows.extend(rows(&build, &job));
+                let plans = &outcome.plans;
+                outcome.rows.extend(rows(&build, &job, plans, profile));
             }
             Err(message) => {
                 outcome.refused.push(RefusedSetting { setting_registers: job.setting, message });
@@ -174,7 +188,12 @@ fn budget_job(ptx: &str, from: u32, to: u32) -> Job {
     Job { setting: vec![to], text, function: None }
 }
 
-fn rows<'b>(build: &'b Build, job: &'b Job) -> impl Iterator<Item = RegsRow> + 'b {
+fn rows<'b>(
+    build: &'b Build,
+    job: &'b Job,
+    plans: &'b [RolePlan],
+    profile: Option<&'b DeviceProfile>,
+) -> impl Iterator<Item = RegsRow> + 'b {
     // A remark that names no kernel of this listing is everybody's.
     let names_any = |remark: &str| build.listing.functions.iter().any(|f| remark.contains(&f.name));
     let concerns = move |remark: &str, name: &str| remark.contains(name) || !names_any(remark);
@@ -199,6 +218,10 @@ fn rows<'b>(build: &'b Build, job: &'b Job) -> impl Iterator<Item = RegsRow> + '
             stack_bytes: section.local_memory.stack_bytes,
             roles: section.regions.iter().map(role).collect(),
             best: false,
+            predicted: profile.and_then(|p| {
+                let plan = plans.iter().find(|plan| plan.function == function.name);
+                predict::predict(function, &analysis, plan, p).ok()
+            }),
             remarks: build.remarks.iter().filter(|r| concerns(r, &function.name)).cloned().collect(),
         }
     })

@@ -1,6 +1,6 @@
 //! What a sweep found, which setting is best, and where the curve turns.
 
-use super::RolePlan;
+use super::{Predicted, RolePlan};
 use kbt_device::Arch;
 use kbt_evidence::Provenance;
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub struct RegsOutcome {
 }
 
 /// One kernel under one setting.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RegsRow {
     /// The cap, the budget, or the budget of each role.
@@ -52,9 +52,12 @@ pub struct RegsRow {
     /// The same by role.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<RoleCost>,
-    /// Whether it spills least of its kernel's rows; of several the smallest cap, or the setting nearest to the
-    /// kernel's own.
+    /// Whether it spills least of its kernel's rows; of several the one that is predicted to be fastest, then the smallest
+    /// cap, or the setting nearest to the kernel's own.
     pub best: bool,
+    /// What a turn of its busiest loop is predicted to take, where rates were given and the loop can be modelled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted: Option<Predicted>,
     /// What the compiler remarked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
@@ -63,6 +66,11 @@ pub struct RegsRow {
 impl RegsRow {
     const fn spill_bytes(&self) -> u64 {
         self.spill_store_bytes + self.spill_load_bytes
+    }
+
+    /// Predicted cycles in quarters, the last of all where there is no prediction.
+    fn quarters(&self) -> u64 {
+        self.predicted.as_ref().map_or(u64::MAX, |p| (4.0 * p.cycles).round() as u64)
     }
 
     fn setting(&self) -> String {
@@ -119,7 +127,11 @@ impl RegsOutcome {
             // Budgets of roles are tried nearest first; of caps the smallest leaves most room for other CTAs.
             let smallest = self.plans.is_empty();
             let rank = |n: usize, r: &RegsRow| {
-                (r.spill_bytes(), if smallest { r.setting_registers.clone() } else { vec![n as u32] })
+                (
+                    r.spill_bytes(),
+                    r.quarters(),
+                    if smallest { r.setting_registers.clone() } else { vec![n as u32] },
+                )
             };
             let rows = self.rows.iter().enumerate().filter(|(_, r)| of(r));
             if let Some((best, _)) = rows.min_by_key(|(n, r)| rank(*n, r)) {
@@ -180,13 +192,20 @@ impl RegsOutcome {
             );
         }
         out += &format!(
-            "  {:>14}  {:>9}  {:>12}  {:>10}  {:>11}  {:>7}  kernel ({})\n",
-            "setting", "registers", "instructions", "spills out", "spills back", "stack", self.arch
+            "  {:>14}  {:>9}  {:>12}  {:>10}  {:>11}  {:>7}  {:>12}  kernel ({})\n",
+            "setting", "registers", "instructions", "spills out", "spills back", "stack", "cycles", self.arch
         );
-        for row in &self.rows {
+        let mut rows: Vec<&RegsRow> = self.rows.iter().collect();
+        if !self.plans.is_empty() {
+            // Caps are a curve, and are read in its order; of budgets the best come first.
+            rows.sort_by_key(|r| (r.spill_bytes(), r.quarters()));
+        }
+        for row in rows {
+            let cycles =
+                row.predicted.as_ref().map_or_else(|| "?".to_owned(), |p| format!("{:.0}", p.cycles));
             let registers = row.registers.map_or_else(|| "?".to_owned(), |n| n.to_string());
             out += &format!(
-                "{} {:>14}  {registers:>9}  {:>12}  {:>8} B  {:>9} B  {:>5} B  {}\n",
+                "{} {:>14}  {registers:>9}  {:>12}  {:>8} B  {:>9} B  {:>5} B  {cycles:>12}  {}\n",
                 if row.best { "*" } else { " " },
                 row.setting(),
                 row.instructions,
@@ -199,6 +218,12 @@ impl RegsOutcome {
         }
         for refused in &self.refused {
             out += &format!("  {:>14}  refused: {}\n", text(&refused.setting_registers), refused.message);
+        }
+        if let Some(p) = self.rows.iter().find_map(|r| r.predicted.as_ref()) {
+            out += &format!(
+                "cycles: of a turn of {} for {} warps a scheduler; {}: {}\n",
+                p.region, p.warps, p.provenance.kind, p.provenance.by
+            );
         }
         out.extend(self.not_monotonic.iter().map(|t| format!("not monotonic: {t}\n")));
         out + &format!("{}\n", self.provenance)

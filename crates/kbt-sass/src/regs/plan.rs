@@ -14,7 +14,11 @@ pub struct RolePlan {
     pub function: String,
     /// Lines of its `setmaxnreg`, in the order of the settings: `line 162`.
     pub sites: Vec<String>,
-    /// Warpgroups that run each of them.
+    /// How many of them, one after the other, are of one role: the warps of a warpgroup that do different things each set
+    /// the warpgroup's budget. Empty where each is a role of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sites_of_role: Vec<u32>,
+    /// Warpgroups that run each role.
     pub warpgroups: Vec<u32>,
     /// Where the warpgroups come from: `given`, `only fit`, or `one of several fits`.
     pub warpgroups_by: String,
@@ -95,14 +99,30 @@ impl RolePlan {
         let launch = share.min(number(".maxnreg").unwrap_or(255)).min(255) / STEP * STEP;
         let pool = launch * all;
         let own: Vec<u32> = sites.iter().map(|s| s.registers).collect();
+        let mut roles = sites.clone();
+        let mut sites_of_role = Vec::new();
         let (warpgroups, by) = match warpgroups {
             Some(given) if adds_up(given, sites.len(), all) => (given.to_vec(), "given"),
             Some(given) => {
                 return Err(PlanError::Warpgroups { given: given.to_vec(), roles: sites.len(), all });
             }
-            None => shares(&own, all, pool).ok_or(PlanError::TooMany { budgets: own.clone(), pool, all })?,
+            None => match shares(&own, all, pool) {
+                Some(found) => found,
+                None => {
+                    (roles, sites_of_role) = runs(&sites);
+                    let budgets: Vec<u32> = roles.iter().map(|s| s.registers).collect();
+                    let none = PlanError::TooMany { budgets: own.clone(), pool, all };
+                    shares(&budgets, all, pool).ok_or(none)?
+                }
+            },
         };
-        let mut settings = fitting(&sites, &warpgroups, launch, pool);
+        let mut settings = fitting(&roles, &warpgroups, launch, pool);
+        if !sites_of_role.is_empty() {
+            for setting in &mut settings {
+                let each = setting.iter().zip(&sites_of_role);
+                *setting = each.flat_map(|(budget, n)| std::iter::repeat_n(*budget, *n as usize)).collect();
+            }
+        }
         let distance = |setting: &Vec<u32>| {
             setting.iter().zip(&own).map(|(a, b)| u64::from(a.abs_diff(*b))).sum::<u64>()
         };
@@ -113,6 +133,7 @@ impl RolePlan {
         Ok(Self {
             function: function.name.clone(),
             sites: sites.iter().map(|s| format!("line {}", s.line)).collect(),
+            sites_of_role,
             warpgroups,
             warpgroups_by: by.to_owned(),
             launch_registers: launch,
@@ -120,6 +141,38 @@ impl RolePlan {
             settings,
         })
     }
+
+    /// The warpgroups that run a `setmaxnreg`, by its place in the order of the PTX.
+    #[must_use]
+    pub fn warpgroups_of_site(&self, site: usize) -> Option<u32> {
+        if self.sites_of_role.is_empty() {
+            return self.warpgroups.get(site).copied();
+        }
+        let mut last = 0;
+        let role = self.sites_of_role.iter().position(|n| {
+            last += *n as usize;
+            site < last
+        });
+        self.warpgroups.get(role?).copied()
+    }
+}
+
+/// Sites that follow each other with one budget and direction, as one role each; with how many they are.
+fn runs(sites: &[BudgetSite]) -> (Vec<BudgetSite>, Vec<u32>) {
+    let mut roles: Vec<BudgetSite> = Vec::new();
+    let mut counts: Vec<u32> = Vec::new();
+    for site in sites {
+        match (roles.last(), counts.last_mut()) {
+            (Some(role), Some(n)) if (role.registers, role.raises) == (site.registers, site.raises) => {
+                *n += 1
+            }
+            _ => {
+                roles.push(*site);
+                counts.push(1);
+            }
+        }
+    }
+    (roles, counts)
 }
 
 fn adds_up(warpgroups: &[u32], roles: usize, all: u32) -> bool {
@@ -208,6 +261,23 @@ mod tests {
         assert_eq!(found.warpgroups, [1, 1, 2]);
         let found = plan(".maxntid 384, 1, 1", &[("inc", 200), ("dec", 24)], Some(&[2, 1])).unwrap();
         assert_eq!(found.warpgroups, [2, 1]);
+    }
+
+    #[test]
+    fn warps_of_one_warpgroup_that_each_set_its_budget_are_one_role() {
+        // Four warps of one warpgroup, then two warpgroups of softmax, then one of correction.
+        let budgets = [("dec", 64), ("dec", 64), ("dec", 64), ("dec", 64), ("inc", 184), ("dec", 80)];
+        let found = plan(".reqntid 512, 1, 1\n.minnctapersm 1", &budgets, None).unwrap();
+        assert_eq!(
+            (found.sites_of_role.as_slice(), found.warpgroups.as_slice()),
+            (&[4, 1, 1][..], &[1, 2, 1][..])
+        );
+        assert_eq!(found.settings[0], [64, 64, 64, 64, 184, 80]);
+        for s in &found.settings {
+            assert!(s[0] + 2 * s[4] + s[5] <= 512 && s[..4].iter().all(|b| *b == s[0]), "{s:?}");
+        }
+        let of: Vec<_> = (0..7).map(|i| found.warpgroups_of_site(i)).collect();
+        assert_eq!(of, [Some(1), Some(1), Some(1), Some(1), Some(2), Some(1), None]);
     }
 
     #[test]

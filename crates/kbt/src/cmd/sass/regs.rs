@@ -3,7 +3,7 @@
 use super::input::remarks;
 use crate::output::{Failure, Format, Outcome, print, read_input};
 use kbt_device::Arch;
-use kbt_sass::regs::{Build, Compiler, RegsOutcome, Sweep, sweep};
+use kbt_sass::regs::{Build, Compiler, RegsOutcome, Sweep, study};
 use kbt_toolchain::{NvdisasmOptions, PtxasOptions, Tool, Toolchain};
 use std::path::PathBuf;
 
@@ -31,6 +31,10 @@ pub(super) struct RegsArgs {
     /// How many settings of the roles to try, the nearest to the kernel's own.
     #[arg(long, value_name = "N", default_value_t = 24)]
     settings: usize,
+    /// Whose rates predict the cycles of each setting: recorded:NAME, model:ARCH, the name of an embedded profile, or a
+    /// profile file. Without it spills alone are compared.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<PathBuf>,
     /// ptxas' optimisation level.
     #[arg(short = 'O', long = "opt-level", value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u8).range(0..=3))]
@@ -52,7 +56,8 @@ pub(super) fn run(args: RegsArgs) -> Outcome {
     };
     let options = PtxasOptions { opt_level: args.opt_level, ..PtxasOptions::default() };
     let compiler = Ptxas { tools: Toolchain::find()?, options };
-    let outcome = sweep(&ptx, args.arch, &what, &compiler)
+    let profile = args.device.as_deref().map(crate::cmd::microbench::load).transpose()?;
+    let outcome = study(&ptx, args.arch, &what, profile.as_ref(), &compiler)
         .map_err(|e| Failure::input(format!("{}: {e}", args.file.display())))?;
     print(args.format, &outcome, RegsOutcome::render_text)
 }
