@@ -54,6 +54,18 @@ fn install_all(dir: &Path, pins: &[Pin]) -> Result<()> {
     }
     // Wheels of killed downloads.
     let _ = fs::remove_dir_all(dir.join(".wheels"));
+    link_libraries(dir)
+}
+
+/// A whole program is linked too: nvcc looks for the runtime's libraries in lib64 of its toolkit, and the packages have
+/// them in lib.
+fn link_libraries(dir: &Path) -> Result<()> {
+    for toolkit in [dir.to_owned(), dir.join("nvidia/cu13")] {
+        let link = toolkit.join("lib64");
+        if toolkit.join("lib").is_dir() && fs::symlink_metadata(&link).is_err() {
+            std::os::unix::fs::symlink("lib", &link).with_context(|| link.display().to_string())?;
+        }
+    }
     Ok(())
 }
 

@@ -16,6 +16,7 @@ pub mod recording;
 mod rundir;
 pub mod steps;
 mod summary;
+pub mod target;
 
 pub use backend::{Backend, BackendError};
 pub use board::{Board, Conflict, Ruling};

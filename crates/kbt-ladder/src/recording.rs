@@ -258,6 +258,12 @@ fn measured_on(value: &serde_json::Value) -> Option<(String, String, String)> {
     }
 }
 
+/// The name of a target's folder in a recording: that of its file.
+#[must_use]
+pub fn key_of_target(file: &str) -> String {
+    Path::new(file).file_stem().map_or_else(|| file.to_owned(), |s| s.to_string_lossy().into_owned())
+}
+
 /// Copies what a recording keeps of a finished run: the device profile, and into a folder of the run's own the step
 /// files, the fact sheet and the trace.
 pub fn import(run: &Path, into: &Path, meta: &RecordingMeta) -> Result<Vec<PathBuf>, RecordingError> {
@@ -265,9 +271,7 @@ pub fn import(run: &Path, into: &Path, meta: &RecordingMeta) -> Result<Vec<PathB
     let opened = RunDir::open(run)?;
     let key = match (&spec.pv_mode, &spec.target) {
         (Some(mode), None) => mode.clone(),
-        (_, Some(target)) => {
-            Path::new(target).file_stem().map_or_else(|| target.clone(), |s| s.to_string_lossy().into_owned())
-        }
+        (_, Some(target)) => key_of_target(target),
         (None, None) => "target".to_owned(),
     };
     let io = |path: &Path| {

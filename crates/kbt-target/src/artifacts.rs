@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::Hasher;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// A kind of machine code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -57,34 +57,59 @@ pub struct Artifact {
     pub kind: ArtifactKind,
     /// Where it is.
     pub path: PathBuf,
-    /// Whether it lay there before, with the same content and date: a build that is up to date leaves such a
-    /// file, and so does one that wrote elsewhere.
-    pub stale: bool,
+    /// Why it may not be this build's, where there is a doubt: it lay there before with the same content and date
+    /// (a build that is up to date leaves such a file, and so does one that wrote elsewhere), or it was copied into
+    /// the dump and is older than the process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stale: Option<String>,
 }
 
 /// The dates and contents of a target's artifacts at one moment.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Snapshot(BTreeMap<PathBuf, (Option<SystemTime>, u64)>);
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot {
+    taken: SystemTime,
+    files: BTreeMap<PathBuf, (Option<SystemTime>, u64)>,
+}
+
+/// Clocks of file systems tick coarser than the system's.
+const TICK: Duration = Duration::from_secs(2);
 
 impl Snapshot {
     /// What lies there now: take one before the build.
     #[must_use]
     pub fn of(target: &Target) -> Self {
-        Self(named_files(target).into_iter().map(|(_, path)| (path.clone(), mark(&path))).collect())
+        let files = named_files(target).into_iter().map(|(_, path)| (path.clone(), mark(&path))).collect();
+        Self { taken: SystemTime::now(), files }
+    }
+
+    /// Why a named file may be another build's.
+    fn unchanged(&self, path: &Path) -> Option<String> {
+        let now = mark(path);
+        (self.files.get(path) == Some(&now)).then(|| {
+            let date = now.0.map_or_else(|| "unknown".to_owned(), crate::date::day_of);
+            format!("the build did not write it: same content and date ({date}) as before")
+        })
+    }
+
+    /// Why a dumped file may be another process's.
+    fn older(&self, path: &Path) -> Option<String> {
+        let modified = path.metadata().and_then(|m| m.modified()).ok()?;
+        (modified + TICK < self.taken).then(|| {
+            format!("it is of {}, older than the process that left it", crate::date::day_of(modified))
+        })
     }
 }
 
-/// The artifacts that the file names and those in `dump`, the folder that a run was given as `KBT_DUMP`.
+/// The artifacts that the file names and those in `dumps`, the folders that processes were given as `KBT_DUMP`.
 #[must_use]
-pub fn find(target: &Target, dump: Option<&Path>, before: &Snapshot) -> Vec<Artifact> {
+pub fn find(target: &Target, dumps: &[&Path], before: &Snapshot) -> Vec<Artifact> {
     let mut found: Vec<Artifact> = named_files(target)
         .into_iter()
-        .map(|(kind, path)| Artifact { stale: before.0.get(&path) == Some(&mark(&path)), kind, path })
+        .map(|(kind, path)| Artifact { stale: before.unchanged(&path), kind, path })
         .collect();
     for kind in ArtifactKind::ALL {
-        let pattern = dump.map(|d| d.join(format!("*.{kind}")));
-        let dumped = pattern.iter().flat_map(|p| matching(p));
-        found.extend(dumped.map(|path| Artifact { kind, path, stale: false }));
+        let dumped = dumps.iter().flat_map(|d| matching(&d.join(format!("*.{kind}"))));
+        found.extend(dumped.map(|path| Artifact { kind, stale: before.older(&path), path }));
     }
     found
 }
@@ -167,11 +192,22 @@ mod tests {
         let dump = folder.path().join("dump");
         std::fs::create_dir(&dump).unwrap();
         std::fs::write(dump.join("x.cubin"), "c").unwrap();
-        let found: Vec<(String, bool)> = find(&target, Some(&dump), &before)
+        let old = std::fs::File::create(dump.join("y.cubin")).unwrap();
+        old.set_modified(SystemTime::now() - Duration::from_secs(7 * 86_400)).unwrap();
+        let found: Vec<(String, bool)> = find(&target, &[&dump], &before)
             .into_iter()
-            .map(|a| (a.path.file_name().unwrap().to_string_lossy().into_owned(), a.stale))
+            .map(|a| (a.path.file_name().unwrap().to_string_lossy().into_owned(), a.stale.is_some()))
             .collect();
-        assert_eq!(found, [("new.ptx".into(), false), ("old.ptx".into(), true), ("x.cubin".into(), false)]);
+        let expect = [("new.ptx", false), ("old.ptx", true), ("x.cubin", false), ("y.cubin", true)];
+        assert_eq!(found, expect.map(|(name, stale)| (name.to_owned(), stale)));
+        // The same bytes written again are this build's.
+        std::fs::File::options()
+            .append(true)
+            .open(folder.path().join("old.ptx"))
+            .unwrap()
+            .set_modified(SystemTime::now() + Duration::from_secs(5))
+            .unwrap();
+        assert!(find(&target, &[], &before).iter().all(|a| a.stale.is_none()));
         assert_eq!(missing(&target), [PathBuf::from("none.cubin")]);
     }
 }

@@ -119,13 +119,14 @@ pub fn check(
 ) -> std::io::Result<CheckReport> {
     let mut findings = Vec::new();
     let before = Snapshot::of(target);
-    let built = launcher.build();
+    let (inputs, dump) = (target.input_folder(0, &scratch.join("inputs")), scratch.join("dump"));
+    let build_dump = scratch.join("build");
+    for folder in [&inputs, &dump, &build_dump] {
+        std::fs::create_dir_all(folder)?;
+    }
+    let built = launcher.build(Some(&build_dump));
     if let Some(launch) = &built {
         findings.push(of_launch("build", launch, "built"));
-    }
-    let (inputs, dump) = (target.input_folder(0, &scratch.join("inputs")), scratch.join("dump"));
-    for folder in [&inputs, &dump] {
-        std::fs::create_dir_all(folder)?;
     }
     let run = launcher.launch(&LaunchRequest {
         inputs: Some(inputs.clone()),
@@ -146,7 +147,12 @@ pub fn check(
         traced.push((level.as_str(), launch.is_ok()));
         findings.push(finding);
     }
-    let found = artifacts::find(target, Some(&dump), &before);
+    let right =
+        run.is_ok().then(|| launcher.reference(&inputs, &scratch.join("reference.safetensors"))).flatten();
+    if let Some(launch) = &right {
+        findings.push(of_launch("reference", launch, "computed"));
+    }
+    let found = artifacts::find(target, &[&build_dump, &dump], &before);
     findings.extend(of_artifacts(target, &found));
     if let Some(sheet) = &target.facts.sheet {
         let path = target.path(sheet);
@@ -209,9 +215,9 @@ fn of_artifacts(target: &Target, found: &[artifacts::Artifact]) -> Vec<Finding> 
     };
     let mut findings = Vec::new();
     for artifact in found {
-        let stale = if artifact.stale { ", STALE: the build did not write it" } else { "" };
-        findings
-            .push(finding(!artifact.stale, format!("{} {}{stale}", artifact.kind, artifact.path.display())));
+        let stale = artifact.stale.as_ref().map(|why| format!(", STALE: {why}")).unwrap_or_default();
+        let said = format!("{} {}{stale}", artifact.kind, artifact.path.display());
+        findings.push(finding(artifact.stale.is_none(), said));
     }
     for path in artifacts::missing(target) {
         findings.push(finding(false, format!("{} is not there after the build", path.display())));
@@ -245,7 +251,7 @@ fn abilities(target: &Target, run: &Launch, ptx: bool, code: bool, traced: &[(&s
             Step::Rates,
             any_code,
             "for the instructions in its machine code",
-            "needs PTX or a cubin: name them under build.artifacts or write them to KBT_DUMP",
+            "needs PTX or a cubin: name them under build.artifacts, or let the build or the run write them to KBT_DUMP",
         ),
         answer(
             Step::Trace,

@@ -8,86 +8,21 @@
 //! of blocks adapts: the data is looked at after fixed counts, and the stated error rate is divided among those
 //! looks, so that looking often does not find differences that are not there.
 //!
+//! Where a launcher sets several processes up at once, those up to the next look are; they are still timed one after
+//! the other.
+//!
 //! The alternative, two batches one after the other, reads a chip that warms up as a slower kernel.
 
-use crate::launch::{Launch, LaunchRequest, Launcher, Sample};
+use crate::launch::{Launch, LaunchRequest, Launcher, Sample, Status};
 use crate::policy::TimingPolicy;
 use crate::stats::{Interval, bootstrap, mean, t_interval};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::time::Instant;
+
+pub use crate::comparison::{Comparison, Speed, Stopped};
 
 /// With fewer pairs than these an interval means little.
 const LEAST_PAIRS: usize = 3;
-
-/// What a comparison says of B against A.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Speed {
-    /// B takes less time.
-    Faster,
-    /// B takes more time.
-    Slower,
-    /// The difference lies inside what counts as the same.
-    Same,
-    /// Not enough is known.
-    Ambiguous,
-}
-
-impl fmt::Display for Speed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Faster => "faster",
-            Self::Slower => "slower",
-            Self::Same => "same",
-            Self::Ambiguous => "ambiguous",
-        })
-    }
-}
-
-/// Why a comparison ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Stopped {
-    /// The interval decided.
-    Decided,
-    /// B was clearly slow, so no interval was made tight.
-    ClearlySlow,
-    /// The last block was reached.
-    Blocks,
-    /// The time was over.
-    Budget,
-}
-
-/// B timed against A.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Comparison {
-    /// What it says.
-    pub speed: Speed,
-    /// Time of B over time of A: below 1 B is faster.
-    pub ratio: f64,
-    /// The interval of the ratio at the stated error rate; absent after an early stop.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interval: Option<Interval>,
-    /// The interval of the ratio in clock cycles, where every process read its clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cycles: Option<Interval>,
-    /// The chance that two equal settings are called faster or slower.
-    pub error_rate: f64,
-    /// Pairs of processes that were run.
-    pub pairs: u32,
-    /// Pairs that the interval rests on.
-    pub kept_pairs: u32,
-    /// Why it ended.
-    pub stopped: Stopped,
-    /// What else to know: discarded samples, clocks that moved.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub notes: Vec<String>,
-    /// The samples of A, in the order taken.
-    pub a: Vec<Sample>,
-    /// The samples of B, in the order taken.
-    pub b: Vec<Sample>,
-}
 
 /// Which of the two settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,15 +32,6 @@ pub enum Side {
     A,
     /// The one in question.
     B,
-}
-
-impl Side {
-    const fn other(self) -> Self {
-        match self {
-            Self::A => Self::B,
-            Self::B => Self::A,
-        }
-    }
 }
 
 /// A process of a comparison failed, so there is no comparison.
@@ -132,41 +58,62 @@ pub fn compare(
     let started = Instant::now();
     let looks = policy.looks();
     let last = looks.last().copied().unwrap_or(2);
+    let rest_s = policy.cooldown_s.unwrap_or(rest_s);
     let mut pairs: Vec<Pair> = Vec::new();
-    let run = |side: Side| {
-        launcher.cool_down(policy.cooldown_s.unwrap_or(rest_s));
-        let launch = launcher.launch(if side == Side::A { a } else { b });
-        match launch.sample().filter(|_| launch.is_ok()) {
-            Some(sample) => Ok(sample),
-            None => Err(CompareError { side, launch: Box::new(launch) }),
+    loop {
+        let next = looks.iter().copied().find(|look| pairs_of(*look) > pairs.len()).unwrap_or(last);
+        // As many pairs as are set up together, but not beyond the look that may decide.
+        let together = (launcher.at_once() / 2).max(1).min(pairs_of(next).saturating_sub(pairs.len()).max(1));
+        let order: Vec<Side> = (pairs.len()..pairs.len() + together).flat_map(pair_order).collect();
+        let requests: Vec<_> = order.iter().map(|side| if *side == Side::A { a } else { b }).collect();
+        let samples = samples(&order, launcher.launch_in_turn(&requests, rest_s))?;
+        for pair in samples.chunks_exact(2) {
+            let [(first, one), (_, two)] = pair else { continue };
+            let (one, two) = (one.clone(), two.clone());
+            pairs.push(if *first == Side::A { Pair { a: one, b: two } } else { Pair { a: two, b: one } });
         }
-    };
-    for block in 0.. {
-        for first in block_order(block) {
-            let (one, two) = (run(first)?, run(first.other())?);
-            pairs.push(if first == Side::A { Pair { a: one, b: two } } else { Pair { a: two, b: one } });
-            if clearly_slow(&pairs, policy) {
-                return Ok(finish(&pairs, policy, Stopped::ClearlySlow));
-            }
-        }
-        let done = block + 1;
         let over = policy.budget_s.is_some_and(|s| started.elapsed().as_secs_f64() >= s);
-        if looks.contains(&done) || over || done >= last {
+        let ended = pairs.len() >= pairs_of(last);
+        let is_look = pairs.len() == pairs_of(next);
+        if is_look || ended || (over && pairs.len().is_multiple_of(2)) {
             let result = finish(&pairs, policy, if over { Stopped::Budget } else { Stopped::Blocks });
             if result.speed != Speed::Ambiguous {
                 return Ok(Comparison { stopped: Stopped::Decided, ..result });
             }
-            if over || done >= last {
+            if over || ended {
                 return Ok(result);
             }
         }
+        if clearly_slow(&pairs, policy) {
+            return Ok(finish(&pairs, policy, Stopped::ClearlySlow));
+        }
     }
-    Ok(finish(&pairs, policy, Stopped::Blocks))
 }
 
-/// Which side comes first in each of a block's two pairs: A B B A, then B A A B.
-const fn block_order(block: u32) -> [Side; 2] {
-    if block.is_multiple_of(2) { [Side::A, Side::B] } else { [Side::B, Side::A] }
+/// The pairs of so many blocks.
+fn pairs_of(blocks: u32) -> usize {
+    usize::try_from(blocks).unwrap_or(usize::MAX).saturating_mul(2)
+}
+
+/// The samples of processes that ran in this order.
+fn samples(order: &[Side], launches: Vec<Launch>) -> Result<Vec<(Side, Sample)>, CompareError> {
+    let mut samples = Vec::with_capacity(order.len());
+    let mut launches = launches.into_iter();
+    for side in order {
+        let none =
+            || Launch::ended(Status::NotStarted { reason: "the launcher did not start it".to_owned() });
+        let launch = launches.next().unwrap_or_else(none);
+        match launch.sample().filter(|_| launch.is_ok()) {
+            Some(sample) => samples.push((*side, sample)),
+            None => return Err(CompareError { side: *side, launch: Box::new(launch) }),
+        }
+    }
+    Ok(samples)
+}
+
+/// Which side comes first in a pair: A B, B A, then B A, A B, and so on, so that two pairs are a block.
+const fn pair_order(pair: usize) -> [Side; 2] {
+    if matches!(pair % 4, 0 | 3) { [Side::A, Side::B] } else { [Side::B, Side::A] }
 }
 
 /// Two neighbouring processes, one of each side.
@@ -289,7 +236,7 @@ fn judge(logs: Interval, same_within: f64) -> Speed {
 mod tests {
     use super::*;
     use crate::Setting;
-    use crate::launch::{FakeLauncher, Report, Status};
+    use crate::launch::{FakeLauncher, Report};
     use crate::stats::Rng;
     use std::sync::Mutex;
 

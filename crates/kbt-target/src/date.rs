@@ -5,8 +5,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Today in UTC as an ISO date.
 #[must_use]
 pub fn today() -> String {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    iso_date(seconds / 86_400)
+    day_of(SystemTime::now())
+}
+
+/// The day of a moment in UTC as an ISO date.
+pub(crate) fn day_of(moment: SystemTime) -> String {
+    iso_date(moment.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()) / 86_400)
 }
 
 /// The ISO date of a day counted from 1970-01-01, by whole 400-year cycles of 146097 days that begin in March.

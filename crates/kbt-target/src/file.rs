@@ -3,6 +3,7 @@
 //! These are the structures of `kbt.target/1`; reading and checking them is in `load`. Numbers that a user
 //! writes here are given by the file, so nothing in it needs a provenance of its own.
 
+use crate::knob::Knob;
 use crate::{Expr, Scalar, Setting};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -30,6 +31,10 @@ pub struct Target {
     pub build: Option<Build>,
     /// How one process of it runs.
     pub run: Run,
+    /// A regular expression for the name of the kernel that is studied, where the machine code has several; the
+    /// one with the most instructions where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
     /// A regular expression for the lines of standard output that hold a time, with one group named `ns`,
     /// `us`, `ms` or `s`. Without it the lines `kbt-time-us N` count, one a launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,6 +54,9 @@ pub struct Target {
     /// The tensors that it saves in the safetensors file `KBT_OUT`; empty where it saves none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<Output>,
+    /// How the right outputs of an input set are made; where absent outputs are held against the baseline's alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<Reference>,
     /// The saved inputs.
     #[serde(default)]
     pub inputs: Inputs,
@@ -67,9 +75,15 @@ pub struct Facts {
     /// A fact sheet of the triage, relative to the target file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sheet: Option<PathBuf>,
+    /// The family of operator, as fact sheets name it: gemm, attention, normalization, elementwise, reduction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator: Option<String>,
     /// What is computed, as a formula.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub formula: Option<String>,
+    /// In words: which inputs and outputs are reused, and where they stay meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reuse: Option<String>,
     /// Sizes by name: `batch: 4`, `seqlen: 4096`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shapes: BTreeMap<String, Scalar>,
@@ -82,13 +96,14 @@ pub struct Facts {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Build {
-    /// Program and arguments; never a shell string.
+    /// Program and arguments; never a shell string. `{KBT_ARCH}` in an argument is the compile target, `sm_90a`;
+    /// `{KBT_DUMP}` an empty folder for machine code.
     pub command: Vec<String>,
     /// Environment beside the documented minimum.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, Scalar>,
     /// Machine code that the build leaves, relative to the target file; `*` may stand in the file name.
-    /// What a run writes into `KBT_DUMP` is found without being named here.
+    /// What the build or a run writes into `KBT_DUMP` is found without being named here.
     #[serde(default)]
     pub artifacts: Artifacts,
 }
@@ -124,91 +139,6 @@ pub struct Run {
     /// Names of variables to pass on from kbt's own environment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pass_env: Vec<String>,
-}
-
-/// One thing to vary.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "RawKnob")]
-pub struct Knob {
-    /// Its name: the environment variable, where `set` is `env`.
-    pub name: String,
-    /// One line on what it does.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub about: String,
-    /// How the process gets it.
-    #[serde(default)]
-    pub set: SetBy,
-    /// What its values may change in the outputs.
-    #[serde(default)]
-    pub change: Change,
-    /// The values to try.
-    pub values: Vec<Scalar>,
-    /// The value of the baseline; one of `values`.
-    pub default: Scalar,
-}
-
-/// A knob as written; turned into a [`Knob`] only if it holds together, so that errors carry its line.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawKnob {
-    name: String,
-    #[serde(default)]
-    about: String,
-    #[serde(default)]
-    set: SetBy,
-    #[serde(default)]
-    change: Change,
-    values: Vec<Scalar>,
-    default: Scalar,
-}
-
-impl TryFrom<RawKnob> for Knob {
-    type Error = String;
-
-    fn try_from(raw: RawKnob) -> Result<Self, String> {
-        let RawKnob { name, about, set, change, values, default } = raw;
-        let mut chars = name.chars();
-        let starts = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
-        if !starts || !chars.all(|c| c.is_ascii_alphanumeric() || c == '_') {
-            return Err(format!("knob `{name}`: a name has letters, digits and `_`, and no leading digit"));
-        }
-        if values.is_empty() {
-            return Err(format!("knob `{name}` has no values"));
-        }
-        if let Some(twice) = values.iter().enumerate().find(|(i, v)| values[..*i].contains(v)) {
-            return Err(format!("knob `{name}`: the value {} is listed twice", twice.1));
-        }
-        if !values.contains(&default) {
-            let list = values.iter().map(Scalar::as_str).collect::<Vec<_>>().join(", ");
-            return Err(format!("knob `{name}`: the default {default} is none of its values: {list}"));
-        }
-        if name.starts_with("KBT_") && crate::process::RESERVED.contains(&name.as_str()) {
-            return Err(format!("knob `{name}`: kbt sets this variable itself; choose another name"));
-        }
-        Ok(Self { name, about, set, change, values, default })
-    }
-}
-
-/// How a process gets a knob's value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SetBy {
-    /// As an environment variable of the knob's name.
-    #[default]
-    Env,
-    /// In place of `{NAME}` in the command's arguments.
-    Argument,
-}
-
-/// What a knob's values may change in the outputs, which decides the rule that they are checked by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Change {
-    /// The order of the same operations in time: every bit of the outputs stays.
-    #[default]
-    Reorder,
-    /// The operations: the outputs are as accurate, and may differ in bits.
-    Algebra,
 }
 
 /// The producer-consumer handoff in terms of the knobs. Each part is an expression; a knob's name alone is
@@ -268,14 +198,29 @@ impl TraceLevel {
 }
 
 /// One tensor that the target saves.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Output {
     /// Its name in the safetensors file.
     pub name: String,
+    /// The relative RMS error against the reference up to which it counts as right.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tolerance: Option<f64>,
     /// Its element type, where the file cannot say it (4-bit types).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<String>,
+}
+
+/// A program that computes the right outputs from the tensors in `KBT_INPUTS`, which are there already, and writes
+/// them to `KBT_OUT` under the outputs' names: the framework's own function, in f32 or f64.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reference {
+    /// Program and arguments; never a shell string.
+    pub command: Vec<String>,
+    /// Environment beside the documented minimum.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, Scalar>,
 }
 
 /// The saved inputs. A process reads its set from the folder `KBT_INPUTS`; where that folder is empty it makes
@@ -293,6 +238,11 @@ pub struct Inputs {
 
 const fn one() -> u32 {
     1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_one(n: &u32) -> bool {
+    *n == 1
 }
 
 impl Default for Inputs {
@@ -317,6 +267,12 @@ pub struct Limits {
     /// Seconds of rest before each timed process, so that it starts on a cool chip.
     #[serde(default = "Limits::cooldown_default_s")]
     pub cooldown_s: f64,
+    /// Processes of one GPU that may be set up together, each waiting for its turn to be timed, the first of them a lead
+    /// whose time does not count. Above 1 the program
+    /// must know turns: where `KBT_TURN` is set it prints `kbt-ready` before its warm-up and waits for a line on
+    /// standard input, and after its times it prints `kbt-done` and waits for the end of standard input.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub set_up_at_once: u32,
 }
 
 impl Limits {
@@ -338,6 +294,7 @@ impl Default for Limits {
             build_s: Self::build_default_s(),
             memory_mb: None,
             cooldown_s: Self::cooldown_default_s(),
+            set_up_at_once: one(),
         }
     }
 }

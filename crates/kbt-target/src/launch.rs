@@ -89,6 +89,8 @@ pub enum Status {
         /// Where they should be.
         path: PathBuf,
     },
+    /// It was set up beside others, and ran before it was its turn: it printed no `kbt-ready`, or did not wait.
+    OutOfTurn,
     /// The process could not be started.
     NotStarted {
         /// Why.
@@ -111,6 +113,10 @@ impl fmt::Display for Status {
             Self::OverMemory { limit_mb } => write!(f, "over {limit_mb} MB of memory, killed"),
             Self::NoTime { looked_for } => write!(f, "printed no time ({looked_for})"),
             Self::OutputMissing { path } => write!(f, "wrote no {}", path.display()),
+            Self::OutOfTurn => f.write_str(
+                "ran before its turn: limits.set_up_at_once asks for `kbt-ready` and a read of standard input before \
+                 the launches",
+            ),
             Self::NotStarted { reason } => write!(f, "could not be started: {reason}"),
         }
     }
@@ -218,6 +224,38 @@ pub trait Launcher: Sync {
 
     /// Rests, so that the next process starts on a cool chip. A fake target does not rest.
     fn cool_down(&self, _seconds: f64) {}
+
+    /// How many processes [`Launcher::launch_in_turn`] sets up together.
+    fn at_once(&self) -> usize {
+        1
+    }
+
+    /// Fresh processes that are timed one after the other in this order, after `rest_s` of rest each. It ends with the
+    /// first that fails, so that only the last may be one.
+    fn launch_in_turn(&self, requests: &[&LaunchRequest], rest_s: f64) -> Vec<Launch> {
+        in_a_row(
+            |request| {
+                self.cool_down(rest_s);
+                self.launch(request)
+            },
+            requests,
+        )
+    }
+}
+
+/// One after the other, up to the first that fails.
+pub(crate) fn in_a_row(
+    launch: impl Fn(&LaunchRequest) -> Launch,
+    requests: &[&LaunchRequest],
+) -> Vec<Launch> {
+    let mut launches = Vec::new();
+    for request in requests {
+        launches.push(launch(request));
+        if launches.last().is_some_and(|l| !l.is_ok()) {
+            break;
+        }
+    }
+    launches
 }
 
 /// A target without processes, for tests of what is built on [`Launcher`].

@@ -11,9 +11,12 @@
 pub mod artifacts;
 pub mod check;
 mod compare;
+mod comparison;
 mod date;
+mod environment;
 mod expr;
 mod file;
+mod knob;
 mod launch;
 mod lines;
 mod load;
@@ -22,19 +25,22 @@ mod process;
 mod setting;
 pub mod stats;
 mod stream;
+mod turn;
 
 pub use compare::{CompareError, Comparison, Side, Speed, Stopped, compare};
 pub use date::today;
+pub use environment::{CACHES, MINIMUM, RESERVED};
 pub use expr::{Expr, ExprError, Value};
 pub use file::{
-    Artifacts, Build, Change, Facts, Handoff, Inputs, Knob, Limits, Output, Run, SCHEMA, SetBy, Target,
-    Trace, TraceLevel,
+    Artifacts, Build, Facts, Handoff, Inputs, Limits, Output, Reference, Run, SCHEMA, Target, Trace,
+    TraceLevel,
 };
+pub use knob::{Change, Knob, SetBy};
 pub use launch::{FakeLauncher, Launch, LaunchRequest, Launcher, Report, Sample, Status};
 pub use lines::{TimePattern, TimePatternError};
 pub use load::{TEMPLATE, TargetError, embedded_target, embedded_targets};
 pub use policy::TimingPolicy;
-pub use process::{CACHES, MINIMUM, ProcessLauncher, RESERVED};
+pub use process::ProcessLauncher;
 pub use setting::{Scalar, Setting};
 
 /// The README's example, kept true.

@@ -1,10 +1,12 @@
 //! What a target's process says on standard output: its times, and lines about the device.
 //!
-//! The lines that count are `kbt-time-us N`, `kbt-clock-mhz N`, `kbt-power-w N`, `kbt-throttle REASON`,
+//! `kbt-ready` and `kbt-done` are the marks of a turn. The other lines that count are `kbt-time-us N`, `kbt-clock-mhz N`, `kbt-power-w N`, `kbt-throttle REASON`,
 //! `kbt-device NAME`, `kbt-driver VERSION`, and whatever the file's own `time:` pattern matches.
 
 use crate::launch::Report;
+use crate::turn::{Gate, Mark};
 use regex::Regex;
+use std::sync::Arc;
 
 /// The groups of a time pattern, with the microseconds in one of their unit.
 const UNITS: &[(&str, f64)] = &[("ns", 1e-3), ("us", 1.0), ("ms", 1e3), ("s", 1e6)];
@@ -53,12 +55,19 @@ impl TimePattern {
 #[derive(Debug, Default)]
 pub(crate) struct LineReader {
     pattern: Option<TimePattern>,
+    /// Who is told of the marks of a turn.
+    gate: Option<Arc<Gate>>,
     pub(crate) report: Report,
 }
 
 impl LineReader {
     pub(crate) fn new(pattern: Option<TimePattern>) -> Self {
-        Self { pattern, report: Report::default() }
+        Self { pattern, ..Self::default() }
+    }
+
+    pub(crate) fn with_turn(mut self, gate: Option<&Arc<Gate>>) -> Self {
+        self.gate = gate.cloned();
+        self
     }
 
     /// What a run with no time should have printed.
@@ -68,6 +77,9 @@ impl LineReader {
 
     pub(crate) fn line(&mut self, line: &str) {
         let line = line.trim_end();
+        if let (Some(gate), Some(mark)) = (&self.gate, Mark::of(line)) {
+            gate.mark(mark, !self.report.times_us.is_empty());
+        }
         if let Some(p) = &self.pattern {
             let text = p.regex.captures(line).and_then(|c| c.name(p.group)).map(|m| m.as_str());
             if let Some(value) = text.and_then(positive) {
@@ -123,6 +135,15 @@ mod tests {
         let report =
             read(Some(r"fwd: (?<ms>[0-9.]+) ms"), "fwd: 1.5 ms, bwd 3 ms\nkbt-time-us 9\nfwd: ... ms");
         assert_eq!(report.times_us, [1500.0]);
+    }
+
+    #[test]
+    fn the_cells_of_a_table_of_flash_attention_s_benchmark_are_read() {
+        // benchmarks/benchmark_attn.py prints ms/TFLOPS/MFU%/TBs/BW% for each backend of a row.
+        let table = "FWD (ms / TFLOPS / MFU% / TBs / BW%)\nhdim causal batch seqlen FA4\n 128 False 2 4096 \
+                     0.98/1118/44.7%/0.55/6.8%\n 128 True 2 4096 0.55/ 998/39.9%/0.98/12.1%\n";
+        let report = read(Some(r"(?<ms>[0-9.]+)/ *[0-9.]+/ *[0-9.]+%/"), table);
+        assert_eq!(report.times_us, [980.0, 550.0]);
     }
 
     #[test]

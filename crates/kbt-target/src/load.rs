@@ -1,9 +1,10 @@
 //! Reads a target file and checks that it holds together. Every error names file and line, and what would be
 //! accepted. It runs nothing: whether the commands work is asked by `check`.
 
-use crate::file::{Handoff, SCHEMA, SetBy, Target, TraceLevel};
+use crate::file::{Handoff, SCHEMA, Target, TraceLevel};
+use crate::knob::SetBy;
 use crate::lines::TimePattern;
-use crate::{Expr, process};
+use crate::{Expr, environment};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -132,6 +133,17 @@ fn check(target: &Target) -> Result<(), Problem> {
             );
         }
     }
+    // Two would be a lead and half a pair.
+    if !matches!(limits.set_up_at_once, 1 | 3..=64) {
+        let text = format!("limits.set_up_at_once is {}; accepted: 1, or 3 to 64", limits.set_up_at_once);
+        return problem("set_up_at_once", text);
+    }
+    for output in &target.outputs {
+        if output.tolerance.is_some_and(|t| !(t.is_finite() && t > 0.0)) {
+            let text = format!("output `{}`: tolerance is a relative error above 0", output.name);
+            return problem("tolerance", text);
+        }
+    }
     if target.inputs.sets == 0 {
         return problem("sets", "inputs.sets is 0; at least 1 is needed");
     }
@@ -139,7 +151,11 @@ fn check(target: &Target) -> Result<(), Problem> {
 }
 
 fn check_commands(target: &Target) -> Result<(), Problem> {
-    let commands = [("run", Some(&target.run.command)), ("build", target.build.as_ref().map(|b| &b.command))];
+    let commands = [
+        ("run", Some(&target.run.command)),
+        ("build", target.build.as_ref().map(|b| &b.command)),
+        ("reference", target.reference.as_ref().map(|r| &r.command)),
+    ];
     for (part, command) in commands {
         if command.is_some_and(|c| c.first().is_none_or(String::is_empty)) {
             return problem(part, format!("{part}.command is empty; it needs a program and its arguments"));
@@ -150,9 +166,15 @@ fn check_commands(target: &Target) -> Result<(), Problem> {
     {
         return problem(pattern.as_str(), format!("time: {error}"));
     }
+    if let Some(pattern) = &target.kernel
+        && let Err(error) = regex::Regex::new(pattern)
+    {
+        return problem(pattern.as_str(), format!("kernel: {error}"));
+    }
     let written = target.build.iter().flat_map(|b| b.env.keys()).chain(target.run.env.keys());
+    let written = written.chain(target.reference.iter().flat_map(|r| r.env.keys()));
     for name in written.chain(&target.run.pass_env) {
-        if process::RESERVED.contains(&name.as_str()) {
+        if environment::RESERVED.contains(&name.as_str()) {
             return problem(name, format!("env `{name}`: kbt sets this variable itself"));
         }
         if target.knob(name).is_some_and(|k| k.set == SetBy::Env) {
@@ -284,6 +306,21 @@ mod tests {
         let missing = Target::find(Path::new("no/such.yaml")).unwrap_err().to_string();
         assert!(missing.starts_with("no/such.yaml: "), "{missing}");
         assert!(TEMPLATE.lines().any(|l| l == "knobs:"));
+    }
+
+    #[test]
+    fn every_file_of_the_targets_folder_is_accepted_and_named_as_its_file() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../targets");
+        let mut seen = 0;
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|e| e == "yaml") {
+                let target = Target::load(&path).unwrap_or_else(|e| panic!("{e}"));
+                assert_eq!(path.file_stem().unwrap().to_string_lossy(), target.name);
+                seen += 1;
+            }
+        }
+        assert!(seen >= 5, "{seen} target files");
     }
 
     #[test]

@@ -1,42 +1,22 @@
 //! Runs a target as a fresh process in a process group of its own, with an environment of its own.
 //!
-//! The environment is built from nothing: [`MINIMUM`], what the file lists, the knobs, and [`RESERVED`]. At the
-//! time limit the whole group is killed; when kbt itself dies, the process does too (Linux).
+//! At the time limit the whole group is killed; when kbt itself dies, the process does too (Linux).
 //!
 //! Memory is the resident memory of the whole group, looked at while it runs: a limit on the address space would
 //! stop every CUDA program, which reserves terabytes, and one on a single process would miss its children. Where
 //! the machine itself runs out first, the kernel is told to take the target and not the sweep.
 
-use crate::file::{SetBy, Target, TraceLevel};
-use crate::launch::{Launch, LaunchRequest, Launcher, Report, Status};
+use crate::file::{Target, TraceLevel};
+use crate::launch::{Launch, LaunchRequest, Launcher, Report, Status, in_a_row};
 use crate::lines::{LineReader, TimePattern};
 use crate::stream::{Stream, read_in_background};
+use crate::turn::{self, Gate};
 use std::collections::BTreeMap;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-
-/// The variables that every process gets from kbt's own environment, where set there.
-pub const MINIMUM: &[&str] =
-    &["PATH", "HOME", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "TMPDIR", "KBT_CUDA"];
-
-/// The variables that kbt sets for each run.
-pub const RESERVED: &[&str] =
-    &["KBT_INPUT_SET", "KBT_INPUTS", "KBT_OUT", "KBT_DUMP", "KBT_TRACE", "KBT_TRACE_OUT"];
-
-/// Where compilers that run inside a process keep what they compiled. Some of them name an entry by its source
-/// alone and not by the variables that shaped it, so that a setting could be served another setting's kernel.
-/// kbt's own cache of the built-in kernels is named by everything that shapes one, and is shared.
-pub const CACHES: &[&str] = &[
-    "CUDA_CACHE_PATH",
-    "CUTE_DSL_CACHE_DIR",
-    "FLASHINFER_WORKSPACE_BASE",
-    "TORCHINDUCTOR_CACHE_DIR",
-    "TORCH_EXTENSIONS_DIR",
-    "TRITON_CACHE_DIR",
-];
 
 /// Exit code of a command that refuses a setting.
 const EXIT_REFUSED: i32 = 3;
@@ -48,15 +28,16 @@ const MEMORY_EVERY: Duration = Duration::from_millis(100);
 /// Runs a target's own processes.
 #[derive(Debug)]
 pub struct ProcessLauncher<'a> {
-    target: &'a Target,
+    pub(crate) target: &'a Target,
     kbt: Option<PathBuf>,
+    pub(crate) arch: Option<String>,
 }
 
 impl<'a> ProcessLauncher<'a> {
     /// A launcher for a target. The program name `kbt` becomes the running executable.
     #[must_use]
     pub fn new(target: &'a Target) -> Self {
-        Self { target, kbt: None }
+        Self { target, kbt: None, arch: None }
     }
 
     /// Another executable for the program name `kbt`: for tests, which are not kbt.
@@ -66,84 +47,99 @@ impl<'a> ProcessLauncher<'a> {
         self
     }
 
-    /// The environment of a run, complete.
+    /// The compile target that is told to every process as `KBT_ARCH`, such as `sm_90a`.
     #[must_use]
-    pub fn environment(&self, request: &LaunchRequest) -> BTreeMap<String, String> {
-        let mut env = inherited(MINIMUM.iter().copied());
-        env.extend(inherited(self.target.run.pass_env.iter().map(String::as_str)));
-        if let Some(cache) = &request.cache {
-            // What the file says comes after and so wins, be it a variable passed on or set.
-            let passed = |name: &&&str| !self.target.run.pass_env.iter().any(|p| p == **name);
-            for name in CACHES.iter().filter(passed) {
-                env.insert((*name).to_owned(), absolute(&cache.join(name)));
-            }
-        }
-        env.extend(self.target.run.env.iter().map(|(k, v)| (k.clone(), v.to_string())));
-        for knob in self.target.knobs.iter().filter(|k| k.set == SetBy::Env) {
-            let value = request.setting.get(&knob.name).unwrap_or(knob.default.as_str());
-            env.insert(knob.name.clone(), value.to_owned());
-        }
-        env.insert("KBT_INPUT_SET".into(), request.input_set.to_string());
-        let level = request.trace.as_ref().map_or(TraceLevel::Off, |(level, _)| *level);
-        env.insert("KBT_TRACE".into(), level.as_str().into());
-        if let Some(extra) = self.target.trace.as_ref().and_then(|t| t.levels.get(&level)) {
-            env.extend(extra.iter().map(|(k, v)| (k.clone(), v.to_string())));
-        }
-        let trace_out = request.trace.as_ref().map(|(_, path)| path);
-        let paths = [
-            ("KBT_INPUTS", request.inputs.as_ref()),
-            ("KBT_OUT", request.out.as_ref()),
-            ("KBT_DUMP", request.dump.as_ref()),
-            ("KBT_TRACE_OUT", trace_out),
-        ];
-        for (name, path) in paths {
-            if let Some(path) = path {
-                env.insert(name.into(), absolute(path));
-            }
-        }
-        if let Some(gpu) = &request.gpu {
-            env.insert("CUDA_VISIBLE_DEVICES".into(), gpu.clone());
-        }
-        env
+    pub fn for_arch(mut self, arch: impl Into<String>) -> Self {
+        self.arch = Some(arch.into());
+        self
     }
 
-    /// The command of a run: program and arguments, with the knobs that are set by argument in place.
-    #[must_use]
-    pub fn command(&self, request: &LaunchRequest) -> Vec<String> {
-        let mut command = self.target.run.command.clone();
-        for knob in self.target.knobs.iter().filter(|k| k.set == SetBy::Argument) {
-            let value = request.setting.get(&knob.name).unwrap_or(knob.default.as_str());
-            for argument in command.iter_mut().skip(1) {
-                *argument = argument.replace(&format!("{{{}}}", knob.name), value);
-            }
-        }
-        command
-    }
-
-    /// Runs the file's build command.
+    /// Runs the file's build command; `dump` is an empty folder for machine code, as `KBT_DUMP`.
     ///
     /// `None` where the file has none.
     #[must_use]
-    pub fn build(&self) -> Option<Launch> {
+    pub fn build(&self, dump: Option<&Path>) -> Option<Launch> {
         let build = self.target.build.as_ref()?;
-        let mut environment = inherited(MINIMUM.iter().copied());
-        environment.extend(inherited(self.target.run.pass_env.iter().map(String::as_str)));
-        environment.extend(build.env.iter().map(|(k, v)| (k.clone(), v.to_string())));
         let order = Order {
-            command: build.command.clone(),
-            environment,
+            command: self.in_place(&build.command, dump),
+            environment: self.beside_a_run(&build.env, [("KBT_DUMP", dump)]),
             directory: self.target.path(Path::new("")),
             limit_s: self.target.limits.build_s,
             memory_mb: None,
             pattern: None,
         };
-        Some(self.execute(order))
+        Some(self.execute(order, None))
     }
 
-    fn execute(&self, order: Order) -> Launch {
+    /// Runs the file's reference on the tensors in `inputs`, its outputs to `out`.
+    ///
+    /// `None` where the file has none.
+    #[must_use]
+    pub fn reference(&self, inputs: &Path, out: &Path) -> Option<Launch> {
+        let reference = self.target.reference.as_ref()?;
+        // What an earlier run left must not be taken for this one's.
+        let _ = std::fs::remove_file(out);
+        let directory = self.target.run.directory.as_deref().unwrap_or(Path::new(""));
+        let order = Order {
+            command: reference.command.clone(),
+            environment: self
+                .beside_a_run(&reference.env, [("KBT_INPUTS", Some(inputs)), ("KBT_OUT", Some(out))]),
+            directory: self.target.path(directory),
+            limit_s: self.target.limits.run_s,
+            memory_mb: self.target.limits.memory_mb,
+            pattern: None,
+        };
+        let mut launch = self.execute(order, None);
+        if launch.is_ok() && !out.is_file() {
+            launch.status = Status::OutputMissing { path: out.to_owned() };
+        }
+        Some(launch)
+    }
+
+    /// One process to its end, in its turn where it has to wait for one.
+    pub(crate) fn run(&self, request: &LaunchRequest, gate: Option<&Arc<Gate>>) -> Launch {
+        let trace_out = request.trace.as_ref().map(|(_, path)| path);
+        for path in [request.out.as_ref(), trace_out].into_iter().flatten() {
+            // What an earlier run left must not be taken for this one's; its absence is the usual case.
+            let _ = std::fs::remove_file(path);
+        }
+        let pattern = self.target.time.as_deref();
+        let directory = self.target.run.directory.as_deref().unwrap_or(Path::new(""));
+        let mut environment = self.environment(request);
+        if gate.is_some() {
+            environment.insert(turn::VARIABLE.into(), "1".into());
+        }
+        let order = Order {
+            command: self.command(request),
+            environment,
+            directory: self.target.path(directory),
+            limit_s: self.target.limits.run_s,
+            memory_mb: self.target.limits.memory_mb,
+            // The file was checked when it was read, so a bad pattern cannot come this far.
+            pattern: pattern.and_then(|p| TimePattern::new(p).ok()),
+        };
+        let mut launch = self.execute(order, gate);
+        if launch.is_ok() && gate.is_some_and(|g| !g.had_turn()) {
+            launch.status = Status::OutOfTurn;
+        }
+        if launch.is_ok() {
+            // At the barrier level nothing is recorded, so there may be no file.
+            let records = request.trace.as_ref().is_some_and(|(level, _)| *level > TraceLevel::Barrier);
+            let trace_out = trace_out.filter(|_| records);
+            let missing = [request.out.as_ref(), trace_out].into_iter().flatten().find(|p| !p.is_file());
+            if let Some(path) = missing {
+                launch.status = Status::OutputMissing { path: path.clone() };
+            } else if request.needs_time && launch.report.times_us.is_empty() {
+                launch.status = Status::NoTime { looked_for: LineReader::looked_for(pattern) };
+            }
+        }
+        launch
+    }
+
+    fn execute(&self, order: Order, gate: Option<&Arc<Gate>>) -> Launch {
         let started = Instant::now();
         let environment = order.environment.clone();
-        let ended = self.spawn(&order).map(|child| supervise(child, order));
+        let ended = self.spawn(&order, gate.is_some()).map(|child| supervise(child, order, gate));
         let (status, report, stdout_tail, stderr_tail) = match ended {
             Ok(ended) => ended,
             Err(reason) => (Status::NotStarted { reason }, Report::default(), String::new(), String::new()),
@@ -152,7 +148,7 @@ impl<'a> ProcessLauncher<'a> {
         Launch { status, report, elapsed_s, stdout_tail, stderr_tail, environment }
     }
 
-    fn spawn(&self, order: &Order) -> Result<Child, String> {
+    fn spawn(&self, order: &Order, waits: bool) -> Result<Child, String> {
         let (name, arguments) = order.command.split_first().ok_or("the command is empty")?;
         let directory =
             if order.directory.as_os_str().is_empty() { Path::new(".") } else { &order.directory };
@@ -171,7 +167,7 @@ impl<'a> ProcessLauncher<'a> {
             .env_clear()
             .envs(&order.environment)
             .current_dir(directory)
-            .stdin(Stdio::null())
+            .stdin(if waits { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
@@ -182,41 +178,37 @@ impl<'a> ProcessLauncher<'a> {
 
 impl Launcher for ProcessLauncher<'_> {
     fn launch(&self, request: &LaunchRequest) -> Launch {
-        let trace_out = request.trace.as_ref().map(|(_, path)| path);
-        for path in [request.out.as_ref(), trace_out].into_iter().flatten() {
-            // What an earlier run left must not be taken for this one's; its absence is the usual case.
-            let _ = std::fs::remove_file(path);
-        }
-        let pattern = self.target.time.as_deref();
-        let directory = self.target.run.directory.as_deref().unwrap_or(Path::new(""));
-        let order = Order {
-            command: self.command(request),
-            environment: self.environment(request),
-            directory: self.target.path(directory),
-            limit_s: self.target.limits.run_s,
-            memory_mb: self.target.limits.memory_mb,
-            // The file was checked when it was read, so a bad pattern cannot come this far.
-            pattern: pattern.and_then(|p| TimePattern::new(p).ok()),
-        };
-        let mut launch = self.execute(order);
-        if launch.is_ok() {
-            // At the barrier level nothing is recorded, so there may be no file.
-            let records = request.trace.as_ref().is_some_and(|(level, _)| *level > TraceLevel::Barrier);
-            let trace_out = trace_out.filter(|_| records);
-            let missing = [request.out.as_ref(), trace_out].into_iter().flatten().find(|p| !p.is_file());
-            if let Some(path) = missing {
-                launch.status = Status::OutputMissing { path: path.clone() };
-            } else if request.needs_time && launch.report.times_us.is_empty() {
-                launch.status = Status::NoTime { looked_for: LineReader::looked_for(pattern) };
-            }
-        }
-        launch
+        self.run(request, None)
     }
 
     fn cool_down(&self, seconds: f64) {
         if let Ok(rest) = Duration::try_from_secs_f64(seconds) {
             std::thread::sleep(rest);
         }
+    }
+
+    fn at_once(&self) -> usize {
+        // One of them is the lead, whose time does not count.
+        usize::try_from(self.target.limits.set_up_at_once).unwrap_or(1).saturating_sub(1).max(1)
+    }
+
+    fn launch_in_turn(&self, requests: &[&LaunchRequest], rest_s: f64) -> Vec<Launch> {
+        let at_once = self.at_once();
+        if self.target.limits.set_up_at_once <= 1 {
+            let launch = |request: &LaunchRequest| {
+                self.cool_down(rest_s);
+                self.launch(request)
+            };
+            return in_a_row(launch, requests);
+        }
+        let mut launches: Vec<Launch> = Vec::new();
+        for together in requests.chunks(at_once) {
+            launches.extend(turn::launch_behind_a_lead(self, together, rest_s));
+            if launches.last().is_some_and(|l| !l.is_ok()) {
+                break;
+            }
+        }
+        launches
     }
 }
 
@@ -230,22 +222,18 @@ struct Order {
     pattern: Option<TimePattern>,
 }
 
-/// A path for a process that may have another working directory.
-fn absolute(path: &Path) -> String {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).to_string_lossy().into_owned()
-}
-
-fn inherited<'n>(names: impl Iterator<Item = &'n str>) -> BTreeMap<String, String> {
-    names.filter_map(|n| Some((n.to_owned(), std::env::var(n).ok()?))).collect()
-}
-
 /// Waits for the end of a process within its limits, and collects what it printed.
-fn supervise(mut child: Child, order: Order) -> (Status, Report, String, String) {
+fn supervise(mut child: Child, order: Order, gate: Option<&Arc<Gate>>) -> (Status, Report, String, String) {
     let (sender, receiver) = mpsc::channel();
-    let output = child.stdout.take().map(|pipe| read_in_background(pipe, order.pattern, &sender, true));
-    let errors = child.stderr.take().map(|pipe| read_in_background(pipe, None, &sender, false));
+    if let (Some(gate), Some(input)) = (gate, child.stdin.take()) {
+        gate.started(input);
+    }
+    let lines = LineReader::new(order.pattern).with_turn(gate);
+    let output = child.stdout.take().map(|pipe| read_in_background(pipe, lines, &sender, true));
+    let errors =
+        child.stderr.take().map(|pipe| read_in_background(pipe, LineReader::default(), &sender, false));
     drop(sender);
-    let limit = wait(child.id(), order.limit_s, order.memory_mb);
+    let limit = wait(child.id(), order.limit_s, order.memory_mb, gate.map(Arc::as_ref));
     // Whatever the process left behind in its group goes with it, and so do the open ends of its pipes.
     kill_group(child.id());
     let exit = child.wait();
@@ -284,16 +272,24 @@ fn classify(status: ExitStatus, stderr_tail: &str) -> Status {
 }
 
 /// Waits until the process has ended, without reaping it, or has passed a limit, which is then the answer.
-fn wait(child: u32, limit_s: f64, memory_mb: Option<u64>) -> Option<Status> {
-    let started = Instant::now();
+/// Time spent waiting for a turn does not count.
+fn wait(child: u32, limit_s: f64, memory_mb: Option<u64>, gate: Option<&Gate>) -> Option<Status> {
+    let (mut spent, mut last) = (Duration::ZERO, Instant::now());
     let limit = Duration::try_from_secs_f64(limit_s).unwrap_or(Duration::MAX);
     let mut pause = Duration::from_millis(1);
-    let mut looked = started;
+    let mut looked = last;
     loop {
         if has_ended(child) {
             return None;
         }
-        if started.elapsed() >= limit {
+        if gate.is_some_and(Gate::is_cancelled) {
+            return Some(Status::OutOfTurn);
+        }
+        if gate.is_none_or(Gate::is_at_work) {
+            spent += last.elapsed();
+        }
+        last = Instant::now();
+        if spent >= limit {
             return Some(Status::TimedOut { limit_s });
         }
         if let Some(limit_mb) = memory_mb
@@ -304,7 +300,7 @@ fn wait(child: u32, limit_s: f64, memory_mb: Option<u64>) -> Option<Status> {
                 return Some(Status::OverMemory { limit_mb });
             }
         }
-        std::thread::sleep(pause.min(limit.saturating_sub(started.elapsed())));
+        std::thread::sleep(pause.min(limit.saturating_sub(spent)));
         pause = (pause * 2).min(Duration::from_millis(16));
     }
 }

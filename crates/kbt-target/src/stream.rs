@@ -1,7 +1,7 @@
 //! Reads what a process prints while it runs: the lines that count, and the end of the rest.
 
 use crate::launch::Report;
-use crate::lines::{LineReader, TimePattern};
+use crate::lines::LineReader;
 use std::io::Read;
 use std::sync::mpsc;
 
@@ -40,13 +40,13 @@ impl Stream {
 /// Reads a pipe to its end on a thread of its own, and sends what it was.
 pub(crate) fn read_in_background(
     mut pipe: impl Read + Send + 'static,
-    pattern: Option<TimePattern>,
+    lines: LineReader,
     done: &mpsc::Sender<(bool, Stream)>,
     is_stdout: bool,
 ) -> std::thread::JoinHandle<()> {
     let done = done.clone();
     std::thread::spawn(move || {
-        let mut stream = Stream { kept: Vec::new(), lines: LineReader::new(pattern) };
+        let mut stream = Stream { kept: Vec::new(), lines };
         let mut buffer = [0; 16 * 1024];
         let mut line = Vec::new();
         loop {

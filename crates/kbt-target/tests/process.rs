@@ -98,6 +98,28 @@ fn a_setting_has_caches_of_its_own_unless_the_file_says_otherwise() {
 }
 
 #[test]
+fn the_build_and_the_reference_are_told_what_they_need_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "schema: kbt.target/1\nname: k\nrun: {command: [sh, -c, 'echo arch $KBT_ARCH']}\n\
+                build: {command: [sh, -c, 'env > $KBT_DUMP/env; echo {KBT_ARCH}; ls {KBT_DUMP}'], env: {OWN: 1}}\n\
+                reference: {command: [sh, -c, 'cat $KBT_INPUTS/x > $KBT_OUT']}\n";
+    let target = Target::from_yaml(text, "k.yaml", folder.path()).unwrap();
+    let launcher = ProcessLauncher::new(&target).for_arch("sm_103a");
+    let built = launcher.build(Some(folder.path())).unwrap();
+    assert_eq!(built.stdout_tail, "sm_103a\nenv\n", "{}", built.stderr_tail);
+    let env = std::fs::read_to_string(folder.path().join("env")).unwrap();
+    assert!(env.contains("KBT_ARCH=sm_103a\n") && env.contains("OWN=1\n") && !env.contains("CARGO"), "{env}");
+    assert_eq!(launcher.launch(&LaunchRequest::default()).stdout_tail, "arch sm_103a\n");
+    let out = folder.path().join("right");
+    std::fs::write(&out, "from last week").unwrap();
+    let missing = launcher.reference(folder.path(), &out).unwrap();
+    assert_eq!(missing.status, Status::Exit { code: 1 });
+    std::fs::write(folder.path().join("x"), "right").unwrap();
+    assert!(launcher.reference(folder.path(), &out).unwrap().is_ok());
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), "right");
+}
+
+#[test]
 fn outputs_and_traces_must_be_written_by_this_very_run() {
     let stale = |folder: &Path| {
         std::fs::write(folder.join("o"), "from last week").unwrap();

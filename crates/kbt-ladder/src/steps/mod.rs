@@ -209,7 +209,7 @@ impl<'a> AttentionTuner<'a> {
         };
         let (low, high) = times.iter().fold((f64::MAX, f64::MIN), |(l, h), t| (l.min(*t), h.max(*t)));
         let clock = samples.iter().filter_map(|s| s.clock_mhz).next_back();
-        let figure = Figure::new(name, median, Unit::Microseconds, provenance(&launch, "kbt tune", clock))
+        let figure = Figure::new(name, median, Unit::Microseconds, measured_by(&launch, "kbt tune", clock))
             .with_spread(
                 low,
                 high,
@@ -232,7 +232,7 @@ impl<'a> AttentionTuner<'a> {
 }
 
 /// A measured provenance from what a process said of itself.
-fn provenance(launch: &Launch, command: &str, clock: Option<f64>) -> Provenance {
+pub(crate) fn measured_by(launch: &Launch, command: &str, clock: Option<f64>) -> Provenance {
     let device = launch.report.device.clone().unwrap_or_else(|| "device not named by the target".into());
     let mut p = Provenance::measured(command, device, kbt_target::today());
     if let Some(driver) = &launch.report.driver {
@@ -249,11 +249,11 @@ fn failed(setting: &Setting, launch: &Launch) -> String {
     format!("{setting}: {}{}{said}", launch.status, if said.is_empty() { "" } else { ": " })
 }
 
-fn fatal(error: impl ToString) -> StepFailure {
+pub(crate) fn fatal(error: impl ToString) -> StepFailure {
     StepFailure::Fatal(error.to_string())
 }
 
-fn output<T: Outcome>(origin: Origin, outcome: &T) -> Result<StepOutput, StepFailure> {
+pub(crate) fn output<T: Outcome>(origin: Origin, outcome: &T) -> Result<StepOutput, StepFailure> {
     Ok(StepOutput {
         origin,
         headline: outcome.headline(),
@@ -276,41 +276,55 @@ impl Runner for AttentionTuner<'_> {
     }
 
     fn progress(&mut self, note: Progress<'_>) {
-        match note {
-            Progress::Begins(step) => self.note(format!("step {} {step}", step.index())),
-            Progress::Resumed(record) => {
-                self.note(format!("step {} {}: finished earlier", record.step.index(), record.step))
-            }
-            Progress::Done(record) if record.origin == Origin::Refused => {
-                self.note(format!("  refused: {}", record.headline));
-            }
-            Progress::Done(record) => self.note(format!("  {}", record.headline)),
-            Progress::GoesBack(c) => self.note(format!(
-                "going back to {}: {} contradicts it on `{}`",
-                c.ruled_out_by, c.contradicted_by, c.class
-            )),
-            Progress::Struck(c) => {
-                self.note(format!(
-                    "struck: {} recommends `{}`, which {} ruled out",
-                    c.contradicted_by, c.class, c.ruled_out_by
-                ));
-            }
+        if let Some(line) = progress_line(&note) {
+            self.note(line);
         }
     }
+}
+
+/// What is told of the ladder's walk.
+pub(crate) fn progress_line(note: &Progress<'_>) -> Option<String> {
+    Some(match note {
+        Progress::Begins(step) => format!("step {} {step}", step.index()),
+        Progress::Resumed(record) => {
+            format!("step {} {}: finished earlier", record.step.index(), record.step)
+        }
+        Progress::Done(record) if record.origin == Origin::Refused => {
+            format!("  refused: {}", record.headline)
+        }
+        Progress::Done(record) => format!("  {}", record.headline),
+        Progress::GoesBack(c) => {
+            format!("going back to {}: {} contradicts it on `{}`", c.ruled_out_by, c.contradicted_by, c.class)
+        }
+        Progress::Struck(c) => format!(
+            "struck: {} recommends `{}`, which {} ruled out",
+            c.contradicted_by, c.class, c.ruled_out_by
+        ),
+    })
 }
 
 impl AttentionTuner<'_> {
     /// Rates and ceilings: measured once a run, else the backend's own.
     fn profile(&mut self) -> Result<DeviceProfile, StepFailure> {
-        let profile = match self.backend {
-            Backend::Recorded(r) => r.profile().clone(),
-            Backend::Model(p) => (**p).clone(),
-            Backend::Live(_) => return rates::live_profile(self),
-        };
-        // The run directory holds what its steps were computed from, whatever device that was.
-        let text = profile.to_yaml().map_err(fatal)?;
-        let path = self.run.join(crate::recording::PROFILE_FILE);
-        crate::rundir::write_atomic(&path, text.as_bytes()).map_err(fatal)?;
-        Ok(profile)
+        profile(self.backend, &self.run, self.tools.as_ref(), self.progress)
     }
+}
+
+/// Rates and ceilings of a run: measured once where the device is live, else the backend's own.
+pub(crate) fn profile(
+    backend: &Backend,
+    run: &Path,
+    tools: Option<&Toolchain>,
+    progress: &mut dyn FnMut(&str),
+) -> Result<DeviceProfile, StepFailure> {
+    let profile = match backend {
+        Backend::Recorded(r) => r.profile().clone(),
+        Backend::Model(p) => (**p).clone(),
+        Backend::Live(_) => return rates::live_profile(run, tools, progress),
+    };
+    // The run directory holds what its steps were computed from, whatever device that was.
+    let text = profile.to_yaml().map_err(fatal)?;
+    let path = run.join(crate::recording::PROFILE_FILE);
+    crate::rundir::write_atomic(&path, text.as_bytes()).map_err(fatal)?;
+    Ok(profile)
 }

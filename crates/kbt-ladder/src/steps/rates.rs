@@ -8,6 +8,8 @@ use kbt_kernels::attention::PvMode;
 use kbt_microbench::gpu::{RunOptions, run};
 use kbt_microbench::outcome::rates_for;
 use kbt_microbench::spec::Spec;
+use kbt_toolchain::Toolchain;
+use std::path::Path;
 
 impl AttentionTuner<'_> {
     pub(super) fn rates(&mut self) -> Result<StepOutput, StepFailure> {
@@ -27,20 +29,24 @@ impl AttentionTuner<'_> {
 
 /// The live device's profile: measured once a run, then read back from the run directory. It is still this run's
 /// measurement, so its provenance stays as it was written.
-pub(super) fn live_profile(tuner: &mut AttentionTuner<'_>) -> Result<DeviceProfile, StepFailure> {
-    let path = tuner.run.join(PROFILE_FILE);
+pub(super) fn live_profile(
+    run_dir: &Path,
+    tools: Option<&Toolchain>,
+    progress: &mut dyn FnMut(&str),
+) -> Result<DeviceProfile, StepFailure> {
+    let path = run_dir.join(PROFILE_FILE);
     if path.exists() {
         let text = std::fs::read_to_string(&path).map_err(|e| fatal(format!("{}: {e}", path.display())))?;
         return DeviceProfile::from_yaml(&text, PROFILE_FILE).map_err(fatal);
     }
-    let Some(tools) = tuner.tools.clone() else {
+    let Some(tools) = tools else {
         return Err(StepFailure::Refused {
             reason: "rates are verified in machine code, and there is no CUDA assembler and disassembler"
                 .into(),
             needs: "`cargo xtask setup`, or KBT_CUDA set to a toolkit's folder".into(),
         });
     };
-    tuner.note("  measuring instruction rates and ceilings");
+    progress("  measuring instruction rates and ceilings");
     let spec = Spec::embedded().map_err(fatal)?;
     let options = RunOptions {
         spec: &spec,
@@ -50,7 +56,7 @@ pub(super) fn live_profile(tuner: &mut AttentionTuner<'_>) -> Result<DeviceProfi
         command: "kbt tune: kbt microbench run".into(),
         progress: &|_| {},
     };
-    let measured = run(&tools, &options).map_err(fatal)?;
+    let measured = run(tools, &options).map_err(fatal)?;
     let text = measured.profile.to_yaml().map_err(fatal)?;
     crate::rundir::write_atomic(&path, text.as_bytes()).map_err(fatal)?;
     Ok(measured.profile)

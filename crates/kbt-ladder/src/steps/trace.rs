@@ -1,6 +1,6 @@
 //! Step 2: a coarse trace of the running kernel, and what the looking cost.
 
-use super::{AttentionTuner, Size, failed, fatal, output, provenance};
+use super::{AttentionTuner, Size, failed, fatal, measured_by, output};
 use crate::recording::TRACE_FILE;
 use crate::{Backend, Origin, StepFailure, StepOutput};
 use kbt_evidence::{Figure, Step, Unit};
@@ -57,7 +57,7 @@ impl AttentionTuner<'_> {
                 samples[index].1.push(sample.time_us);
                 if level == Level::Off {
                     known = Some((
-                        provenance(&launch, "kbt tune: trace levels in turn", sample.clock_mhz),
+                        measured_by(&launch, "kbt tune: trace levels in turn", sample.clock_mhz),
                         sample.clock_mhz,
                     ));
                 } else if level != Level::Coarse && out.exists() {

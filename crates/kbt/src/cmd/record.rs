@@ -2,7 +2,7 @@
 
 use crate::output::{Failure, Outcome};
 use kbt_ladder::recording::{self, RecordingMeta};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(clap::Args)]
@@ -14,32 +14,69 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     /// Import finished runs that were measured live, one a pv mode or target.
-    #[command(
-        after_help = "Example:\n  kbt record import runs/bf16 runs/fp8 runs/fp4 --into fixtures/recordings/h200-sxm"
-    )]
+    #[command(after_help = "Examples:\n  kbt record import brought-back/run\n  \
+                      kbt record import runs/bf16 runs/fp8 runs/fp4 --into fixtures/recordings/h200-sxm")]
     Import {
-        /// Run directories.
+        /// Run directories, or folders that hold some.
         #[arg(required = true)]
         runs: Vec<PathBuf>,
-        /// The recording's folder; its last part is the recording's name.
+        /// The recording's folder; its last part is the recording's name. Default: recordings/DEVICE-DATE.
         #[arg(long)]
-        into: PathBuf,
+        into: Option<PathBuf>,
     },
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
     let Command::Import { runs, into } = args.command;
+    let mut all = Vec::new();
+    for path in &runs {
+        all.extend(runs_in(path)?);
+    }
+    let into = match into {
+        Some(into) => into,
+        None => Path::new("recordings").join(name_of(&recording::describe(&all[0], "")?)),
+    };
     let name = into.file_name().map(|n| n.to_string_lossy().into_owned());
     let name = name.ok_or_else(|| {
         Failure::input(format!("--into {}: has no last part to name it by", into.display()))
     })?;
-    for run in &runs {
+    for run in &all {
         let meta: RecordingMeta = recording::describe(run, &name)?;
         for path in recording::import(run, &into, &meta)? {
             crate::output::emit(&path.display().to_string())?;
         }
     }
     // What was written must read.
-    recording::Recording::load(&into)?;
+    let made = recording::Recording::load(&into)?;
+    eprintln!(
+        "kbt: recording of {}: {}; use it with --device {}",
+        made.meta.device,
+        made.keys().join(", "),
+        if into.is_absolute() { into.display().to_string() } else { format!("./{}", into.display()) }
+    );
     Ok(ExitCode::SUCCESS)
+}
+
+/// The run that a path is, or the runs that its folder holds.
+fn runs_in(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let is_run = |p: &Path| p.join("run.json").is_file();
+    if is_run(path) {
+        return Ok(vec![path.to_owned()]);
+    }
+    let entries = std::fs::read_dir(path).map_err(|e| Failure::input(format!("{}: {e}", path.display())))?;
+    let mut found: Vec<PathBuf> = entries.flatten().map(|e| e.path()).filter(|p| is_run(p)).collect();
+    found.sort();
+    if found.is_empty() {
+        return Err(Failure::input(format!(
+            "{}: no run directory, and none in it; one has a run.json, and `kbt tune` makes it",
+            path.display()
+        )));
+    }
+    Ok(found)
+}
+
+/// A recording's name: its device and day.
+fn name_of(meta: &RecordingMeta) -> String {
+    let word = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    format!("{}-{}", meta.device.chars().map(word).collect::<String>(), meta.date)
 }

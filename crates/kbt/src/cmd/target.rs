@@ -1,6 +1,8 @@
 //! `kbt target`: a target file to start from, and what the ladder can do with one.
 
 use crate::output::{Failure, Format, Outcome, emit, print};
+use kbt_device::DeviceChoice;
+use kbt_ladder::Backend;
 use kbt_target::check::{FindingState, check};
 use kbt_target::{ProcessLauncher, TEMPLATE, Target};
 use std::io::Write;
@@ -27,6 +29,9 @@ enum Command {
     Check {
         /// A target file, or the name of one that comes with kbt: attention.
         file: PathBuf,
+        /// The device that it is for, which tells the build its compile target: as for `kbt tune`.
+        #[arg(long, default_value = "auto")]
+        device: DeviceChoice,
         /// How the answer is printed.
         #[arg(long, value_enum, default_value_t)]
         format: Format,
@@ -36,7 +41,7 @@ enum Command {
 pub(crate) fn run(args: Args) -> Outcome {
     match args.command {
         Command::New { file } => new(&file),
-        Command::Check { file, format } => check_file(&file, format),
+        Command::Check { file, device, format } => check_file(&file, &device, format),
     }
 }
 
@@ -51,11 +56,12 @@ fn new(path: &Path) -> Outcome {
     emit(&format!("{}: edit it, then: kbt target check {}", path.display(), path.display()))
 }
 
-fn check_file(path: &Path, format: Format) -> Outcome {
+fn check_file(path: &Path, device: &DeviceChoice, format: Format) -> Outcome {
     let target = Target::find(path)?;
+    let arch = Backend::resolve(device)?.arch().to_string();
     let scratch = std::env::temp_dir().join(format!("kbt-target-check-{}", std::process::id()));
     std::fs::create_dir_all(&scratch).map_err(|e| Failure::input(format!("{}: {e}", scratch.display())))?;
-    let report = check(&target, &ProcessLauncher::new(&target), &scratch);
+    let report = check(&target, &ProcessLauncher::new(&target).for_arch(arch), &scratch);
     // What it wrote there has been looked at; a leftover does no harm.
     let _ = std::fs::remove_dir_all(&scratch);
     let report = report.map_err(|e| Failure::input(format!("{}: {e}", scratch.display())))?;

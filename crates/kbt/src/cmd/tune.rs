@@ -3,8 +3,11 @@
 use crate::output::{Failure, Outcome};
 use kbt_device::DeviceChoice;
 use kbt_kernels::attention::PvMode;
+use kbt_ladder::recording::PROFILE_FILE;
 use kbt_ladder::steps::AttentionTuner;
+use kbt_ladder::target::TargetTuner;
 use kbt_ladder::{Backend, Ladder, RunDir, RunSpec, Summary, new_run_path};
+use kbt_target::Target;
 use kbt_toolchain::Toolchain;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -14,18 +17,24 @@ use std::process::ExitCode;
 const RUNS: &str = "kbt-runs";
 
 #[derive(clap::Args)]
+#[command(group(clap::ArgGroup::new("kernel").required(true).args(["pv_mode", "target"])))]
 #[command(after_help = "Examples:\n  \
     kbt tune --pv-mode fp4\n  \
     kbt tune --pv-mode bf16 --device live --out runs/today\n  \
-    kbt tune --pv-mode fp8 --resume")]
+    kbt tune --pv-mode fp8 --resume\n  \
+    kbt tune --target my-kernel.yaml\n  \
+    kbt tune --target my-kernel.yaml --device model:sm_103a")]
 pub(crate) struct Args {
-    /// What P.V is multiplied in: bf16, fp8 or fp4.
+    /// The built-in attention kernel, by what P.V is multiplied in: bf16, fp8 or fp4.
     #[arg(long, value_name = "MODE")]
-    pv_mode: PvMode,
+    pv_mode: Option<PvMode>,
+    /// A kernel of your own: its target file (`kbt target new` writes one), or the name of one that comes with kbt.
+    #[arg(long, value_name = "FILE.yaml")]
+    target: Option<PathBuf>,
     /// auto, live, live:N, recorded:NAME, model:sm_103a, or a path to a profile or recording.
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
-    /// The run directory; default `kbt-runs/TIME-MODE`.
+    /// The run directory; default `kbt-runs/TIME-MODE`, or the target's name in place of the mode.
     #[arg(long)]
     out: Option<PathBuf>,
     /// Continue an unfinished run: the one in --out, else the newest under kbt-runs.
@@ -34,6 +43,10 @@ pub(crate) struct Args {
     /// Overwrite the run in --out.
     #[arg(long, conflicts_with = "resume")]
     force: bool,
+    /// Rates and ceilings measured earlier on this device (the profile.yaml of a run), instead of measuring them again on
+    /// a live one; they count as recorded.
+    #[arg(long, value_name = "PROFILE.yaml")]
+    rates: Option<PathBuf>,
     /// Fewer repetitions and points.
     #[arg(long)]
     quick: bool,
@@ -43,23 +56,45 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
+    let target = args.target.as_deref().map(Target::find).transpose()?;
     let backend = Backend::resolve(&args.device)?;
     let spec = RunSpec {
         schema: "kbt.run/1".into(),
-        pv_mode: Some(args.pv_mode.to_string()),
-        target: None,
+        pv_mode: args.pv_mode.map(|m| m.to_string()),
+        target: args.target.as_ref().map(|path| path.display().to_string()),
         device: backend.describe(),
         quick: args.quick,
         kbt: concat!(env!("CARGO_PKG_VERSION"), " ", env!("KBT_COMMIT")).into(),
     };
-    let mut run = open(&args, &spec)?;
+    let what = match (&target, args.pv_mode) {
+        (Some(target), _) => target.name.clone(),
+        (None, mode) => mode.map(|m| m.to_string()).unwrap_or_default(),
+    };
+    let mut run = open(&args, &spec, &what)?;
     let path = run.path().to_owned();
-    eprintln!("kbt: {} on {}, into {}", args.pv_mode, backend.describe(), path.display());
+    eprintln!("kbt: {what} on {}, into {}", backend.describe(), path.display());
+
+    if let (Some(file), Backend::Live(_)) = (&args.rates, &backend) {
+        // A live run measures what its directory does not hold.
+        let profile = super::microbench::load(file)?;
+        run.write(PROFILE_FILE, profile.to_yaml()?.as_bytes())?;
+    }
 
     let mut progress = |text: &str| eprintln!("kbt: {text}");
     let tools = Toolchain::find().ok();
-    let mut tuner = AttentionTuner::new(args.pv_mode, &backend, &path, tools, args.quick, &mut progress)?;
-    let board = Ladder::new(&mut run).climb(&mut tuner)?;
+    let board = match (target, args.pv_mode, &args.target) {
+        (Some(target), _, Some(file)) => {
+            let file = file.display().to_string();
+            let mut tuner =
+                TargetTuner::new(target, &file, &backend, &path, tools, args.quick, &mut progress)?;
+            Ladder::new(&mut run).climb(&mut tuner)?
+        }
+        (_, Some(mode), _) => {
+            let mut tuner = AttentionTuner::new(mode, &backend, &path, tools, args.quick, &mut progress)?;
+            Ladder::new(&mut run).climb(&mut tuner)?
+        }
+        _ => return Err(Failure::input("give --pv-mode or --target")),
+    };
 
     let summary = Summary::new(spec, run.finished(), &board, run.sent_back());
     run.write("summary.json", &serde_json::to_vec_pretty(&summary)?)?;
@@ -70,7 +105,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn open(args: &Args, spec: &RunSpec) -> Result<RunDir, Failure> {
+fn open(args: &Args, spec: &RunSpec, what: &str) -> Result<RunDir, Failure> {
     if args.resume {
         let path = match &args.out {
             Some(out) => out.clone(),
@@ -78,7 +113,7 @@ fn open(args: &Args, spec: &RunSpec) -> Result<RunDir, Failure> {
         };
         return Ok(RunDir::resume(&path, spec)?);
     }
-    let path = args.out.clone().unwrap_or_else(|| new_run_path(Path::new(RUNS), args.pv_mode.as_str()));
+    let path = args.out.clone().unwrap_or_else(|| new_run_path(Path::new(RUNS), what));
     Ok(RunDir::create(&path, spec, args.force)?)
 }
 

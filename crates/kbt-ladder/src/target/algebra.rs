@@ -1,0 +1,43 @@
+//! Step 4: the kernel's arithmetic, lifted from its PTX, and what of it could be cheaper on this device.
+
+use super::TargetTuner;
+use super::found::CODE;
+use crate::steps::fatal;
+use crate::{StepFailure, StepOutput};
+use kbt_quant::lift::{Region, lift};
+use kbt_quant::outcome::{AlgebraOutcome, LiftError, lift_outcome};
+use kbt_quant::rewrite::Limits;
+
+impl TargetTuner<'_> {
+    pub(super) fn algebra(&mut self) -> Result<StepOutput, StepFailure> {
+        let profile = self.profile()?;
+        let found = self.found()?;
+        let refused = |reason: String| {
+            StepFailure::Refused {
+            reason,
+            needs: "PTX of the kernel: named under build.artifacts, or written to KBT_DUMP by the build or the run"
+                .into(),
+        }
+        };
+        let code = self.code()?;
+        let Some(ptx) = &code.ptx else {
+            return Err(refused(format!("the target gives no PTX to lift from{}", found.because())));
+        };
+        let module = kbt_ptx::parse(ptx).map_err(|e| refused(format!("the PTX does not read: {e}")))?;
+        let named = module.functions.iter().any(|f| f.name == code.function);
+        let functions = lift(&module, &|name| !named || name == code.function, &Region::default());
+        let lifted = match lift_outcome(&format!("{CODE}/*.ptx"), &functions, &profile, &Limits::default()) {
+            Ok(lifted) => lifted,
+            Err(LiftError::Missing(missing)) => {
+                return Err(StepFailure::Refused {
+                    reason: missing.to_string(),
+                    needs: missing.measure_with.clone(),
+                });
+            }
+            Err(error) => return Err(refused(error.to_string())),
+        };
+        let text = self.run.join(CODE).join("lift.txt");
+        crate::rundir::write_atomic(&text, lifted.render_text().as_bytes()).map_err(fatal)?;
+        self.noted(&AlgebraOutcome::of_lift(lifted), code.ptx_stale.as_deref(), &[])
+    }
+}

@@ -1,0 +1,153 @@
+//! `kbt target`, `kbt tune --target` and `kbt record import` as scripts meet them, with no GPU.
+#![allow(clippy::unwrap_used, reason = "a failed setup is a failed test")]
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn run(dir: &Path, cuda: &Path, args: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kbt"));
+    command.current_dir(dir).env("KBT_CUDA", cuda).env("KBT_SECRET", "hunter2").args(args);
+    let Output { status, stdout, stderr } = command.stdin(Stdio::null()).output().unwrap();
+    (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+/// Without CUDA tools.
+fn kbt(dir: &Path, args: &[&str]) -> (Option<i32>, String, String) {
+    run(dir, &dir.join("none"), args)
+}
+
+fn step(dir: &Path, name: &str) -> Value {
+    let text = std::fs::read_to_string(dir.join("r/steps").join(name)).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// A kernel with an exponential in a loop; `TARGET` is its architecture.
+const PTX: &str = ".version 8.8\n.target TARGET\n.address_size 64\n\
+    .visible .entry decay(.param .u64 p, .param .u32 n)\n.maxntid 256, 1, 1\n{\n.reg .pred %p<2>;\n.reg .f32 %f<9>;\n\
+    .reg .b32 %r<4>;\n.reg .b64 %rd<4>;\nld.param.u64 %rd1, [p];\nld.param.u32 %r1, [n];\nmov.u32 %r2, 0;\n\
+    LOOP:\nld.global.f32 %f1, [%rd1];\nneg.f32 %f2, %f1;\nex2.approx.ftz.f32 %f3, %f2;\nfma.rn.f32 %f4, %f3, %f1, %f1;\n\
+    st.global.f32 [%rd1], %f4;\nadd.u64 %rd1, %rd1, 4096;\nadd.u32 %r2, %r2, 1;\nsetp.lt.u32 %p1, %r2, %r1;\n\
+    @%p1 bra LOOP;\nret;\n}\n";
+
+const YAML: &str = "schema: kbt.target/1\nname: decay\nfacts:\n  operator: elementwise\n  shapes: {elements: 1048576}\n  \
+    dtypes: {x: f32, y: f32}\n  reuse: none\n\
+    build: {command: [sh, -c, 'sed s/TARGET/$KBT_ARCH/ decay.ptx > $KBT_DUMP/decay.ptx']}\n\
+    run: {command: [sh, -c, 'echo no GPU here >&2; exit 3']}\nknobs:\n  - {name: N, values: [1, 2], default: 1}\n";
+
+fn folder(yaml: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("decay.ptx"), PTX).unwrap();
+    std::fs::write(dir.path().join("decay.yaml"), yaml).unwrap();
+    dir
+}
+
+#[test]
+fn a_new_file_is_valid_has_its_knobs_uncommented_and_overwrites_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (code, _, err) = kbt(dir.path(), &["target", "new", "mine.yaml"]);
+    assert_eq!(code, Some(0), "{err}");
+    let text = std::fs::read_to_string(dir.path().join("mine.yaml")).unwrap();
+    assert!(text.lines().any(|l| l == "knobs:"));
+    // Valid, though its program is not there.
+    let (code, out, err) = kbt(dir.path(), &["target", "check", "mine.yaml"]);
+    assert_eq!(code, Some(1), "{out}{err}");
+    assert!(out.contains("FAILED   run"), "{out}");
+    let (code, _, err) = kbt(dir.path(), &["target", "new", "mine.yaml"]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("mine.yaml"), "{err}");
+}
+
+#[test]
+fn a_misspelt_key_is_exit_2_with_its_line_and_the_nearest_one() {
+    let dir = folder(&YAML.replace("knobs:", "knbos:"));
+    for args in [vec!["target", "check", "decay.yaml"], vec!["tune", "--target", "decay.yaml"]] {
+        let (code, _, err) = kbt(dir.path(), &args);
+        assert_eq!(code, Some(2), "{err}");
+        assert!(err.contains("decay.yaml:10: unknown field `knbos`") && err.contains("`knobs`"), "{err}");
+    }
+    let (code, _, err) = kbt(dir.path(), &["tune"]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("--target"), "{err}");
+}
+
+#[test]
+fn a_check_where_the_command_refuses_is_exit_3_and_tells_the_build_its_target() {
+    let dir = folder(YAML);
+    let args = ["target", "check", "decay.yaml", "--device", "model:sm_120a", "--format", "json"];
+    let (code, out, err) = kbt(dir.path(), &args);
+    assert_eq!(code, Some(3), "{out}{err}");
+    let report: Value = serde_json::from_str(&out).unwrap();
+    let ready = |step: &str| {
+        report["steps"].as_array().unwrap().iter().any(|s| s["step"] == step && s["ready"] == true)
+    };
+    assert!(ready("algebra") && !ready("triage"), "{report:#}");
+}
+
+#[test]
+fn without_gpu_and_tools_the_ladder_ends_with_a_report_and_says_what_would_give_the_rest() {
+    let dir = folder(YAML);
+    for device in ["model:sm_100a", "model:sm_103a", "model:sm_120a", "recorded:h200-sxm"] {
+        let args = ["tune", "--target", "decay.yaml", "--device", device, "--out", "r", "--force"];
+        let (code, out, err) = kbt(dir.path(), &args);
+        assert_eq!(code, Some(0), "{device}: {err}");
+        assert!(out.contains("initial call memory-bound"), "{device}: {out}");
+        assert!(out.contains("needs: a run on the real device: `cargo xtask dist`"), "{device}: {out}");
+        for (name, says) in [
+            ("1-rates.json", "no CUDA tools"),
+            ("2-trace.json", "gives no trace"),
+            ("5-handoff.json", "sweep"),
+            ("6-validate.json", "saves no outputs"),
+        ] {
+            let headline = step(dir.path(), name)["headline"].to_string();
+            assert!(headline.contains(says), "{device} {name}: {headline}");
+        }
+        assert!(dir.path().join("r/report.html").exists());
+    }
+}
+
+#[test]
+fn machine_code_is_studied_for_every_model_device_where_there_are_tools() {
+    let Some(cuda) = std::env::var_os("KBT_CUDA").map(PathBuf::from).filter(|p| p.is_dir()) else {
+        eprintln!("KBT_CUDA is not set: the study of machine code did not run; `cargo xtask test` sets it");
+        return;
+    };
+    let dir = folder(YAML);
+    for arch in ["sm_90a", "sm_100a", "sm_103a", "sm_120a"] {
+        let device = format!("model:{arch}");
+        let args = ["tune", "--target", "decay.yaml", "--device", &device, "--out", "r", "--force"];
+        let (code, _, err) = run(dir.path(), &cuda, &args);
+        assert_eq!(code, Some(0), "{arch}: {err}");
+        let rates = step(dir.path(), "1-rates.json");
+        assert_eq!(rates["outcome"]["kernel"], "decay", "{arch}: {rates:#}");
+        // With its rate, or named as one that the profile lacks.
+        let opcodes = rates["outcome"].to_string();
+        assert!(opcodes.contains("MUFU.EX2"), "{arch}: {opcodes}");
+        let variants = step(dir.path(), "3-schedule.json")["outcome"]["variants"].clone();
+        assert_eq!(variants.as_array().unwrap().len(), 2, "{arch}: as built and at -O1");
+        // A profile without the rates that rewrites are priced by refuses, and names them.
+        let algebra = step(dir.path(), "4-algebra.json");
+        let lifted = &algebra["outcome"]["lift"]["functions"][0]["name"];
+        let refused = algebra["headline"].to_string().contains("has no rate for");
+        assert!(lifted == "decay" || (refused && arch == "sm_120a"), "{arch}: {algebra:#}");
+        let split = step(dir.path(), "5-handoff.json");
+        assert_eq!(split["origin"], "refused", "{arch}: {split:#}");
+        assert!(dir.path().join("r/code/metrics.txt").exists());
+    }
+}
+
+#[test]
+fn what_is_no_measured_run_is_no_recording() {
+    let dir = folder(YAML);
+    let (code, _, err) = kbt(dir.path(), &["record", "import", "."]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("no run directory"), "{err}");
+    let args = ["tune", "--target", "decay.yaml", "--device", "model:sm_100a", "--out", "r"];
+    assert_eq!(kbt(dir.path(), &args).0, Some(0));
+    for path in ["r", "."] {
+        let (code, _, err) = kbt(dir.path(), &["record", "import", path]);
+        assert_eq!(code, Some(2), "{err}");
+        assert!(err.contains("only a live run is a recording"), "{err}");
+    }
+    assert!(!dir.path().join("recordings").exists());
+}
