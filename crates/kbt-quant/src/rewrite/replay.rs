@@ -36,7 +36,7 @@ pub struct Replay {
     #[serde(default)]
     pub kinds: BTreeMap<String, usize>,
     /// What the error of each output that is no code is bounded by, by its name.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors: BTreeMap<String, ErrorBound>,
     /// How the counts are known.
     pub provenance: Provenance,
