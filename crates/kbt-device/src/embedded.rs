@@ -33,4 +33,31 @@ mod tests {
             assert_eq!(profile.name, name);
         }
     }
+
+    #[test]
+    fn a_rate_that_is_no_positive_number_is_refused_with_file_and_row() {
+        let profile = embedded_profile("sm_90a").unwrap().unwrap();
+        for wrong in [f64::NAN, 0.0, -16.0, f64::INFINITY] {
+            let refused = |change: &dyn Fn(&mut DeviceProfile), part: &str| {
+                let mut profile = profile.clone();
+                change(&mut profile);
+                let text = profile.to_yaml().unwrap();
+                let error = DeviceProfile::from_yaml(&text, "p.yaml").unwrap_err().to_string();
+                assert!(error.starts_with("p.yaml: ") && error.contains(part), "{wrong}: {error}");
+            };
+            let name = profile.rates[0].instruction.clone();
+            refused(
+                &|p| p.rates[0].lanes_per_clk_sm = Some(wrong),
+                &format!("`{name}`: lanes_per_clk_sm is"),
+            );
+            refused(
+                &|p| p.rates[0].results_per_clk_sm = Some(wrong),
+                &format!("`{name}`: results_per_clk_sm is"),
+            );
+            refused(&|p| p.rates[0].latency_clk = Some(wrong), &format!("`{name}`: latency_clk is"));
+            let operation = profile.lowering[0].operation.clone();
+            refused(&|p| p.lowering[0].results = wrong, &format!("`{operation}`: results is"));
+            refused(&|p| p.lowering[0].instructions[0].count = wrong, "count of");
+        }
+    }
 }

@@ -268,6 +268,7 @@ impl DeviceProfile {
         if profile.schema != SCHEMA {
             return Err(error(format!("schema `{}` is not `{SCHEMA}`", profile.schema)));
         }
+        profile.check_numbers().map_err(&error)?;
         for row in &profile.rates {
             if row.lanes_per_clk_sm.is_none() && row.refused.is_none() {
                 return Err(error(format!(
@@ -283,6 +284,30 @@ impl DeviceProfile {
             }
         }
         Ok(profile)
+    }
+
+    /// Rates and latencies are positive numbers; anything else would price an instruction at nothing, or at less.
+    fn check_numbers(&self) -> Result<(), String> {
+        let number = |of: &str, field: &str, x: Option<f64>| match x {
+            Some(x) if !x.is_finite() || x <= 0.0 => {
+                Err(format!("{of}: {field} is {x}, where a positive number is expected"))
+            }
+            _ => Ok(()),
+        };
+        for row in &self.rates {
+            let of = format!("rate `{}`", row.instruction);
+            number(&of, "lanes_per_clk_sm", row.lanes_per_clk_sm)?;
+            number(&of, "results_per_clk_sm", row.results_per_clk_sm)?;
+            number(&of, "latency_clk", row.latency_clk)?;
+        }
+        for row in &self.lowering {
+            let of = format!("lowering `{}`", row.operation);
+            number(&of, "results", Some(row.results))?;
+            for one in &row.instructions {
+                number(&of, &format!("count of `{}`", one.opcode), Some(one.count))?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes the profile as YAML.

@@ -80,6 +80,11 @@ fn bad_input_names_its_line_and_what_is_accepted() {
     for (args, input, expect) in [
         (&["quantize", "--to", "e4m3", "--hex"][..], "3f800000\nzz\n", "-:2: `zz`"),
         (&["quantize", "--to", "e4m3", "--hex"], "3f8000001\n", "-:1: `3f8000001`"),
+        (
+            &["quantize", "--to", "e4m3", "--hex"],
+            "3f80000\n",
+            "-:1: `3f80000` is not an f32's bits as eight hex digits",
+        ),
         (&["quantize", "--to", "e4m3"], "1\n\nx\n", "-:3: `x`"),
         (&["quantize", "--to", "e4m4", "--hex"], "", "e5m2"),
         (&["quantize", "--to", "e4m3", "--rounding", "rz"], "", "PTX has rn"),

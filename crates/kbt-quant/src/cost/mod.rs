@@ -327,11 +327,15 @@ impl<'a> CostModel<'a> {
         if let Some(row) = self.profile.rate_of_opcode(&one.opcode) {
             return Ok(Some(row));
         }
+        // The functions of this pipe have rates of their own: one does not stand for another.
+        if let Some(name) = plain.filter(|_| one.opcode.starts_with("MUFU.")) {
+            return self.profile.rate(name).map(Some);
+        }
         let stand_in = match one.pipe {
             // All plain instructions of these pipes have one rate.
             Pipe::Alu => "max.f32",
             Pipe::Fma | Pipe::FmaLite => "fma.rn.f32",
-            // EX2 alone is faster than the rest of this pipe, on sm_103.
+            // The other functions of this pipe have no row of their own in every profile.
             Pipe::Xu => "rcp.approx.ftz.f32",
             Pipe::Cbu | Pipe::Unknown => return Ok(None),
             _ => return Err(self.missing(plain.unwrap_or(&one.opcode))),
@@ -367,93 +371,4 @@ fn occupy(cost: &mut Cost, pipe: Pipe, count: f64, lanes: f64) {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-
-    /// A profile with Hopper's published rates.
-    pub(crate) fn hopper() -> DeviceProfile {
-        profile("test-sm_90a", "sm_90a", &[])
-    }
-
-    /// A profile whose only source is published figures; `overrides` replaces rates by instruction name.
-    pub(crate) fn profile(name: &str, arch: &str, overrides: &[(&str, f64)]) -> DeviceProfile {
-        let rows = [
-            ("ex2.approx.ftz.f32", "MUFU.EX2", "xu", 16.0),
-            ("lg2.approx.ftz.f32", "MUFU.LG2", "xu", 16.0),
-            ("rcp.approx.ftz.f32", "MUFU.RCP", "xu", 16.0),
-            ("fma.rn.f32", "FFMA", "fma", 128.0),
-            ("max.f32", "FMNMX", "alu", 64.0),
-            ("cvt.rn.satfinite.e4m3x2.f32", "F2FP.SATFINITE.E4M3.F32.PACK_AB_MERGE_C", "alu", 64.0),
-            ("cvt.rn.bf16x2.f32", "F2FP.BF16.F32.PACK_AB", "alu", 64.0),
-            ("shfl.sync.bfly.b32", "SHFL.BFLY", "lsu", 32.0),
-        ];
-        let mut text = format!(
-            "schema: kbt.device/1\nname: {name}\narch: {arch}\nprovenance: {{kind: assumed, by: test}}\nrates:\n"
-        );
-        let extra = overrides.iter().filter(|(n, _)| rows.iter().all(|r| r.0 != *n));
-        for (instruction, opcode, pipe, lanes) in
-            rows.into_iter().chain(extra.map(|(n, lanes)| (*n, "NATIVE", "alu", *lanes)))
-        {
-            let lanes = overrides.iter().find(|(n, _)| *n == instruction).map_or(lanes, |o| o.1);
-            text += &format!(
-                "  - {{instruction: {instruction}, opcode: {opcode}, pipe: {pipe}, lanes_per_clk_sm: {lanes}, \
-                 provenance: {{kind: published, by: CUDA C++ Best Practices Guide 13.0, date: 2026-11-30}}}}\n"
-            );
-        }
-        DeviceProfile::from_yaml(&text, name).unwrap()
-    }
-
-    const LAYOUT: Layout = Layout { group: 16, lanes: 4, row: 128 };
-
-    #[test]
-    fn a_division_is_not_a_reciprocal() {
-        let profile = hopper();
-        let model = CostModel::new(&profile, LAYOUT);
-        let (div, rcp) = (model.operation(Op::Div).unwrap(), model.operation(Op::Rcp).unwrap());
-        assert!(div.cost.issue_slots >= 8.0 && rcp.cost.issue_slots == 1.0, "{div:?}");
-        assert_eq!(div.cost.cycles[4], rcp.cost.cycles[4], "both take one MUFU");
-        assert_eq!(div.provenance.kind, kbt_evidence::Known::Published, "as weak as its weakest input");
-    }
-
-    #[test]
-    fn shapes_and_lanes_divide_the_cost() {
-        let profile = hopper();
-        let model = CostModel::new(&profile, LAYOUT);
-        let of = |op, from, to| model.node(op, from, to).unwrap().unwrap().cost;
-        assert_eq!(of(Op::Exp2, Shape::Elem, Shape::Elem).busiest(), 1.0 / 16.0);
-        assert_eq!(of(Op::Exp2, Shape::Group, Shape::Group).busiest(), 1.0 / 64.0);
-        // Four elements a lane: three maxima, then two hops of a shuffle and a maximum.
-        assert_eq!(of(Op::GroupMax, Shape::Elem, Shape::Group).issue_slots, (3.0 + 2.0 + 2.0) / 4.0);
-        assert_eq!(of(Op::RowSum, Shape::Elem, Shape::Row).issue_slots, 1.0);
-        assert_eq!(of(Op::RowMax, Shape::Group, Shape::Row).issue_slots, 7.0 / 32.0);
-    }
-
-    #[test]
-    fn a_missing_rate_names_the_microbenchmark() {
-        let mut profile = hopper();
-        profile.rates.retain(|r| r.instruction != "ex2.approx.ftz.f32");
-        let error = CostModel::new(&profile, LAYOUT).operation(Op::Exp2).unwrap_err().to_string();
-        assert!(
-            error.contains("rate for `ex2.approx.ftz.f32`") && error.contains("kbt microbench run"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn the_error_of_a_measured_rate_decides_nothing() {
-        assert_eq!((whole(16.009), whole(15.993), whole(64.43), whole(0.5)), (16.0, 16.0, 64.0, 0.5));
-        let measured =
-            profile("t", "sm_90a", &[("rcp.approx.ftz.f32", 16.009), ("ex2.approx.ftz.f32", 16.004)]);
-        let model = CostModel::new(&measured, LAYOUT);
-        assert_eq!(model.operation(Op::Rcp).unwrap().cost, model.operation(Op::Exp2).unwrap().cost);
-    }
-
-    #[test]
-    fn fp4_is_software_on_hopper_and_an_instruction_where_there_is_one() {
-        let hopper = hopper();
-        let software = CostModel::new(&hopper, LAYOUT).operation(Op::Cvt(Format::E2m1)).unwrap();
-        let blackwell = profile("t", "sm_100a", &[("cvt.rn.satfinite.e2m1x2.f32", 64.0)]);
-        let native = CostModel::new(&blackwell, LAYOUT).operation(Op::Cvt(Format::E2m1)).unwrap();
-        assert_eq!((software.cost.issue_slots, native.cost.issue_slots), (4.5, 0.5));
-    }
-}
+pub(crate) mod tests;

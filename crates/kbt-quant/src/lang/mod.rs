@@ -91,6 +91,12 @@ pub enum Op {
 }
 
 impl Op {
+    /// Whether it takes all elements of a group or row together.
+    #[must_use]
+    pub const fn is_reduction(self) -> bool {
+        matches!(self, Self::GroupMax | Self::GroupSum | Self::LaneSum | Self::RowMax | Self::RowSum)
+    }
+
     /// The name in program text; inputs and constants have none.
     #[must_use]
     pub fn name(self) -> &'static str {

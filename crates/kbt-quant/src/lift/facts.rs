@@ -32,10 +32,23 @@ pub(super) fn state(program: &mut Program, below7: &[usize]) -> Stated {
         let range = node.map_or(Range::FINITE, |node| range(program, node));
         program.inputs[i].range = range;
         stated.assumed.push(format!("{} in {range}", program.inputs[i].name));
+        let (shape, lanes) = (program.inputs[i].shape, program.layout.lanes);
+        if lanes > 1 && matches!(shape, Shape::Group | Shape::Row) {
+            let of = if shape == Shape::Group { "group" } else { "row" };
+            stated
+                .assumed
+                .push(format!("{} is the same in all {lanes} lanes of its {of}", program.inputs[i].name));
+        }
     }
     for node in 0..program.nodes.len() {
         if let Some((range, why)) = bound(program, node) {
-            stated.follows.push(format!("{} in {range}: {why}", program.expression(node, true)));
+            let text = format!("{} in {range}: {why}", program.expression(node, true));
+            // What is rounded apart from its maximum stays below the bound only where it is small.
+            if depends_on_rounding(program, node) {
+                stated.assumed.push(format!("{text}, and the products in it below 2^24"));
+            } else {
+                stated.follows.push(text);
+            }
             program.assumptions.push(Assumption { node, range });
         }
     }
@@ -278,6 +291,18 @@ fn quotient(program: &Program, x: usize, divisor: usize) -> Option<f64> {
         }
         _ => None,
     }
+}
+
+/// Whether a bound holds of real numbers, and of f32 up to the rounding of a product.
+fn depends_on_rounding(program: &Program, node: usize) -> bool {
+    let n = &program.nodes[node];
+    let exponent = match n.op {
+        Op::GroupSum | Op::RowSum if program.nodes[n.args[0]].op == Op::Exp2 => {
+            program.nodes[n.args[0]].args[0]
+        }
+        _ => node,
+    };
+    below_own_maximum(program, exponent).is_some_and(|above| above > 0.0)
 }
 
 /// A bound that follows from the program itself, and why.

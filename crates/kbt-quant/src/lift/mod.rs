@@ -11,9 +11,12 @@
 mod choice_tests;
 mod colour;
 mod component;
+mod contract;
 mod decode;
 mod facts;
 mod index;
+#[cfg(test)]
+mod lane_tests;
 mod patterns;
 mod piece;
 mod reduce;
@@ -153,6 +156,7 @@ fn function(f: &Function, region: &Region, files: &HashMap<u32, String>) -> Lift
         for (key, places) in not {
             refused.entry(key).or_default().extend(places);
         }
+        contract::prices(&mut graph);
         let kept = cut_behind_conversions(&mut graph);
         let live = graph.live();
         let graph = prune(&graph, &live);

@@ -256,6 +256,16 @@ impl Builder<'_> {
                 Key::Class(c) => self.levels.of[&c] < level,
                 Key::Fixed(_) => false,
             };
+            // Added up over lanes is what every lane has of it: elements are each in one lane, and nothing else is known
+            // to be.
+            let elements = finer && matches!(self.program.shapes[node], Shape::Elem | Shape::Lane);
+            if op == Op::Add && over_lanes && !elements {
+                let name = self.program.expression(node, false);
+                return Err((
+                    format!("a sum over lanes to which each lane adds {name}, which is no element"),
+                    a,
+                ));
+            }
             let term = if finer {
                 // All members of a class are taken at once.
                 if !seen.insert(self.key(a)) {

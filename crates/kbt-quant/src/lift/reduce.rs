@@ -96,8 +96,13 @@ impl Tree {
         let mut at = root;
         // Butterflies first: x op the same x of another lane, from the outside in.
         while let Some((x, shuffle, mask)) = butterfly(graph, at, op) {
-            tree.hops.insert(mask);
-            tree.price.push(op);
+            // A step taken again adds what every lane has already: a multiple of the sum over lanes, which no
+            // reduction is. A maximum stays what it is.
+            if !tree.hops.insert(mask) && op == Op::Add {
+                tree.terms.push(Term::Node(at));
+                return Some(tree);
+            }
+            tree.price.extend(&graph.nodes[at].price);
             if at != root {
                 tree.inner.push(at);
             }
@@ -130,7 +135,7 @@ impl Tree {
                 self.price.push(Op::Fma);
                 addends = &node.args[2..];
             } else {
-                self.price.push(self.op);
+                self.price.extend(&node.price);
             }
             for &a in addends {
                 let child = &graph.nodes[a];

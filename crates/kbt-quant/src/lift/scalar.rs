@@ -57,6 +57,8 @@ pub(super) struct Node {
     pub(super) register: String,
     /// The instructions that it took, for the price of the code as it is.
     pub(super) price: Vec<Op>,
+    /// Whether PTX gives it no rounding, so that ptxas may make it a part of a multiply-add.
+    pub(super) contracts: bool,
     fixed: bool,
 }
 
@@ -105,7 +107,15 @@ impl Scalar {
             Kind::Reduce(_, hops) if !hops.is_empty() => false,
             Kind::Op(_) | Kind::Reduce(..) => args.iter().all(|&a| self.nodes[a].fixed),
         };
-        self.nodes.push(Node { kind, args, at, register: register.to_owned(), price, fixed });
+        self.nodes.push(Node {
+            kind,
+            args,
+            at,
+            register: register.to_owned(),
+            price,
+            contracts: false,
+            fixed,
+        });
         self.known.insert(key, id);
         id
     }

@@ -194,6 +194,10 @@ impl RewriteOutcome {
         let statement = match (bound.reached, search.candidates.is_empty()) {
             (true, false) => format!("the first candidate is optimal {within}"),
             (true, true) => format!("the baseline is optimal {within}"),
+            (false, _) if !bound.complete => format!(
+                "a relaxation: no program is cheaper {within}, but the search for the cheapest was cut off after its number \
+                 of steps, and what it had found is not known to be the best"
+            ),
             (false, _) => {
                 format!("a relaxation: no program is cheaper {within}, but none is known to reach it")
             }

@@ -11,6 +11,7 @@ use super::sample::Sampled;
 use crate::lang::eval::{self, Extent};
 use crate::lang::{Layout, Op, Program, Shape};
 use egg::{Analysis, DidMerge, EGraph, Id, Language};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -48,6 +49,8 @@ pub(super) struct Facts {
 pub(super) struct Data {
     /// The smallest shape that any term of the class has.
     pub(super) shape: Shape,
+    /// The greatest that any has: what a reduction over the class takes, one value each.
+    pub(super) widest: Shape,
     pub(super) interval: Interval,
     pub(super) constant: Option<f64>,
     /// Values at the class's shape, one vector a sample.
@@ -97,6 +100,19 @@ impl Facts {
     }
 }
 
+impl Data {
+    /// The values of one sample at a shape that is at least the class's own.
+    fn spread(&self, sample: usize, shape: Shape, extent: Extent) -> Cow<'_, [Sampled]> {
+        let own = self.values[sample].as_slice();
+        if shape == self.shape {
+            return Cow::Borrowed(own);
+        }
+        let at = |i| own.get(extent.index(self.shape, shape, i)).copied();
+        let unknown = Sampled::known(f64::NAN);
+        Cow::Owned((0..extent.len(shape)).map(|i| at(i).unwrap_or(unknown)).collect())
+    }
+}
+
 fn known(values: Vec<f64>) -> Vec<Sampled> {
     values.into_iter().map(Sampled::known).collect()
 }
@@ -123,9 +139,12 @@ impl Analysis<ENode> for Facts {
             let input = &facts.program.inputs[i as usize];
             let values = facts.samples.iter().map(|inputs| inputs[i as usize].clone()).collect();
             let interval = Interval::from_range(input.range);
-            return Data { shape: input.shape, interval, constant: None, values: Rc::new(values) };
+            let shape = input.shape;
+            return Data { shape, widest: shape, interval, constant: None, values: Rc::new(values) };
         }
-        let shapes: Vec<Shape> = enode.children().iter().map(|id| data(id).shape).collect();
+        // A reduction takes every element, also where all of a group turn out to be equal.
+        let at = |id: &Id| if enode.op.is_reduction() { data(id).widest } else { data(id).shape };
+        let shapes: Vec<Shape> = enode.children().iter().map(at).collect();
         // A misuse of a partial sum is no term that extraction takes; any shape will do.
         let shape =
             if enode.op == Op::Out { Shape::Const } else { enode.op.shape(&shapes).unwrap_or(Shape::Elem) };
@@ -147,11 +166,12 @@ impl Analysis<ENode> for Facts {
         };
         let values = (0..facts.samples.len())
             .map(|k| {
-                let args: Vec<(Shape, &[Sampled])> = enode
+                let spread: Vec<(Shape, Cow<'_, [Sampled]>)> = enode
                     .children()
                     .iter()
-                    .map(|id| (data(id).shape, data(id).values[k].as_slice()))
+                    .map(|id| (at(id), data(id).spread(k, at(id), facts.extent)))
                     .collect();
+                let args: Vec<(Shape, &[Sampled])> = spread.iter().map(|(s, v)| (*s, v.as_ref())).collect();
                 if enode.op == Op::Out {
                     Vec::new()
                 } else {
@@ -159,7 +179,7 @@ impl Analysis<ENode> for Facts {
                 }
             })
             .collect();
-        Data { shape, interval, constant, values: Rc::new(values) }
+        Data { shape, widest: shape, interval, constant, values: Rc::new(values) }
     }
 
     fn merge(&mut self, a: &mut Data, b: Data) -> DidMerge {
@@ -168,6 +188,10 @@ impl Analysis<ENode> for Facts {
         let shape = a.shape.min(b.shape);
         let constant = a.constant.or(b.constant);
         let (mut changed_a, mut changed_b) = (false, false);
+        let widest = a.widest.max(b.widest);
+        changed_a |= widest != a.widest;
+        changed_b |= widest != b.widest;
+        a.widest = widest;
         if shape != a.shape {
             a.values = Rc::clone(&b.values);
             a.shape = shape;

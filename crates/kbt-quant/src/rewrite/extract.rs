@@ -62,6 +62,8 @@ pub(super) struct Found {
     pub(super) best: Option<Solution>,
     /// Whether every alternative was excluded.
     pub(super) complete: bool,
+    /// How many steps it took.
+    pub(super) steps: usize,
     /// The relaxation at the root: no solution is below it.
     pub(super) bound: Key,
 }
@@ -138,7 +140,7 @@ impl Problem {
             .collect();
         loop {
             let mut changed = false;
-            for (i, choices) in self.classes.iter().enumerate() {
+            for (i, choices) in self.classes.iter().enumerate().rev() {
                 let mut common = Set::full(size);
                 for choice in choices {
                     let mut all = Set::empty(size);
@@ -165,7 +167,8 @@ impl Problem {
         let mut depth = vec![f64::INFINITY; self.classes.len()];
         loop {
             let mut changed = false;
-            for (i, choices) in self.classes.iter().enumerate() {
+            // From the last class on: they are numbered from the root, so what a class needs mostly comes first.
+            for (i, choices) in self.classes.iter().enumerate().rev() {
                 let of = |c: &Choice| c.latency + c.needs.iter().map(|&n| depth[n]).fold(0.0, f64::max);
                 let best = match chosen[i] {
                     Some(k) => of(&choices[k]),
@@ -215,7 +218,7 @@ impl Problem {
         let mut bound = search.bound();
         bound.chain = self.depths(&search.chosen)[self.root];
         search.go();
-        Found { complete: search.steps < limit, best: search.best, bound }
+        Found { complete: search.steps < limit, steps: search.steps, best: search.best, bound }
     }
 }
 

@@ -95,17 +95,8 @@ pub(super) struct Extraction {
 }
 
 impl Extraction {
-    /// Prices every term of the graph. Terms whose cost the device's profile lacks are left out, unless the program
-    /// itself has them.
-    pub(super) fn new(
-        graph: &Saturated,
-        program: &Program,
-        model: &CostModel<'_>,
-    ) -> Result<Self, SearchError> {
-        for (node, &shape) in program.nodes.iter().zip(&program.shapes) {
-            let from = node.args.first().map_or(Shape::Const, |&a| program.shapes[a]);
-            model.node(node.op, from, shape)?;
-        }
+    /// Prices every term of the graph. Terms whose cost the device's profile lacks are left out.
+    pub(super) fn new(graph: &Saturated, model: &CostModel<'_>) -> Self {
         let egraph = &graph.egraph;
         let mut this = Self {
             problem: Problem { classes: Vec::new(), root: 0 },
@@ -126,7 +117,7 @@ impl Extraction {
             this.problem.classes.push(choices);
             next += 1;
         }
-        Ok(this)
+        this
     }
 
     fn number(&mut self, id: Id, negatives: &HashMap<Id, Vec<Id>>) -> usize {
@@ -163,7 +154,11 @@ impl Extraction {
         for (place, node) in class.nodes.iter().enumerate().filter(|(_, node)| node.op != Op::Neg) {
             let shapes: Vec<Shape> = node.children().iter().map(|c| egraph[*c].data.shape).collect();
             let shape = class.data.shape;
-            let fits = matches!(node.op, Op::Out | Op::Input(_)) || node.op.shape(&shapes) == Ok(shape);
+            // A reduction over elements of which all turned out to be equal has no term that says how many they are.
+            let counted = !node.op.is_reduction()
+                || node.children().iter().all(|c| egraph[*c].data.shape == egraph[*c].data.widest);
+            let fits =
+                counted && (matches!(node.op, Op::Out | Op::Input(_)) || node.op.shape(&shapes) == Ok(shape));
             let from = shapes.first().copied().unwrap_or(Shape::Const);
             let Some(cost) = fits.then(|| model.node(node.op, from, shape).ok()).flatten() else { continue };
             let mut needs: Vec<usize> = Vec::new();
@@ -183,38 +178,6 @@ impl Extraction {
             choices.push(Choice { tag: self.terms.len(), needs, cost, latency });
             self.terms.push((id, place));
         }
-    }
-
-    /// The program itself as a solution of the problem.
-    pub(super) fn baseline(&self, graph: &Saturated, program: &Program) -> Option<Solution> {
-        let mut chosen = vec![None; self.problem.classes.len()];
-        let live = program.live();
-        let nodes = program.nodes.iter().zip(&graph.nodes).zip(&live).filter(|(_, live)| **live);
-        for ((node, &id), _) in nodes {
-            let args: Vec<Id> = node.args.iter().map(|&a| graph.nodes[a]).collect();
-            self.choose(graph, &mut chosen, id, &ENode::new(node.op, args))?;
-        }
-        let outputs: Vec<Id> = program.outputs.iter().map(|&(_, n)| graph.nodes[n]).collect();
-        self.choose(graph, &mut chosen, graph.root, &ENode::new(Op::Out, outputs))?;
-        Some(self.problem.price(chosen))
-    }
-
-    fn choose(&self, graph: &Saturated, chosen: &mut [Option<usize>], id: Id, node: &ENode) -> Option<()> {
-        let egraph = &graph.egraph;
-        let id = egraph.find(id);
-        if self.free.contains_key(&id) {
-            return Some(());
-        }
-        let number = *self.index.get(&id)?;
-        if node.op == Op::Neg {
-            return Some(());
-        }
-        let wanted = node.clone().map_children(|c| egraph.find(c));
-        let place =
-            egraph[id].nodes.iter().position(|n| n.clone().map_children(|c| egraph.find(c)) == wanted)?;
-        let tag = self.terms.iter().position(|term| *term == (id, place))?;
-        chosen[number] = Some(self.problem.classes[number].iter().position(|c| c.tag == tag)?);
-        Some(())
     }
 
     /// A solution as a program. Names of the original are kept where a class has one.

@@ -4,14 +4,18 @@
 //! `extract` finds the cheapest choice; `replay` runs baseline and candidates bit by bit.
 
 mod analysis;
+mod baseline;
 mod extract;
 mod graph;
 pub(crate) mod interval;
 mod need;
 mod node;
+#[cfg(test)]
+mod odd_tests;
 mod replay;
 #[cfg(test)]
 mod root_tests;
+mod rounding;
 mod rules;
 mod rules_choice;
 mod rules_root;
@@ -68,7 +72,4 @@ pub enum SearchError {
     /// The rule table has a mistake.
     #[error("{0}")]
     Rules(String),
-    /// The graph has no term for the program itself.
-    #[error("the program cannot be found again in its own graph")]
-    Lost,
 }

@@ -76,7 +76,7 @@ const ALGEBRA: &[Rule] = &[
     // Division and reciprocal.
     rule("div-to-rcp", "(div ?a ?b)", "(mul ?a (rcp ?b))", &[("?b", Invertible)], "a / b = a (1/b)"),
     rule("inverses", "(mul ?a (rcp ?a))", "1", &[("?a", Invertible)], "a (1/a) = 1"),
-    rule("rcp-exp2", "(rcp (exp2 ?a))", "(exp2 (neg ?a))", &[], "1 / 2^a = 2^-a"),
+    rule("rcp-exp2", "(rcp (exp2 ?a))", "(exp2 (neg ?a))", &[("?a", ExpInRange)], "1 / 2^a = 2^-a"),
     inverse(
         "undo-div",
         "(div ?a ?b)",
@@ -213,6 +213,12 @@ const ALGEBRA: &[Rule] = &[
         &[("?a", Exactly(Elem))],
         "the row's maximum is the greatest of its groups' maxima",
     ),
+    // What all share.
+    rule("group-max-same", "(group_max ?a)", "?a", &[("?a", AtMost(Group))], "the maximum of equals"),
+    rule("row-max-same", "(row_max ?a)", "?a", &[("?a", AtMost(Row))], "the maximum of equals"),
+    rule("group-sum-zero", "(group_sum 0)", "0", &[], "a sum of zeros"),
+    rule("lane-sum-zero", "(lane_sum 0)", "0", &[], "a sum of zeros"),
+    rule("row-sum-zero", "(row_sum 0)", "0", &[], "a sum of zeros"),
     // Sums.
     rule(
         "row-sum-by-lanes",

@@ -88,17 +88,19 @@ pub(super) fn inputs(
     mask: Mask,
     rng: &mut Rng,
 ) -> Option<Vec<Vec<f64>>> {
+    let ranges = ranges(program);
     let mut held: Option<(Vec<Vec<f64>>, Vec<bool>)> = None;
     for tries in 0..TRIES {
         let mut drawn: Vec<Vec<f64>> = program
             .inputs
             .iter()
-            .map(|input| {
+            .zip(&ranges)
+            .map(|(input, &range)| {
                 let count = extent.len(input.shape);
-                let maskable = input.shape == Shape::Elem && input.range.lo == f64::NEG_INFINITY;
+                let maskable = input.shape == Shape::Elem && range.lo == f64::NEG_INFINITY;
                 let group = count / extent.len(Shape::Group).max(1);
                 let lost = rng.below(extent.len(Shape::Group));
-                let mut values: Vec<f64> = (0..count).map(|_| draw(input.range, size, tries, rng)).collect();
+                let mut values: Vec<f64> = (0..count).map(|_| draw(range, size, tries, rng)).collect();
                 for (i, value) in values.iter_mut().enumerate() {
                     let masked = match mask {
                         Mask::None => false,
@@ -128,6 +130,21 @@ pub(super) fn inputs(
         }
     }
     None
+}
+
+/// Where inputs may lie: within their declared ranges and within what is assumed of them directly. An assumption that
+/// leaves nothing of a range is left to fail.
+fn ranges(program: &Program) -> Vec<Range> {
+    let mut ranges: Vec<Range> = program.inputs.iter().map(|input| input.range).collect();
+    for a in &program.assumptions {
+        let Op::Input(i) = program.nodes[a.node].op else { continue };
+        let known = ranges[i as usize];
+        let both = Range { lo: known.lo.max(a.range.lo), hi: known.hi.min(a.range.hi) };
+        if both.lo <= both.hi {
+            ranges[i as usize] = both;
+        }
+    }
+    ranges
 }
 
 /// Where a program's assumptions fail.

@@ -1,10 +1,12 @@
 //! One search from end to end: graph, extraction, alternatives, proof, guards, replay.
 
 use super::analysis::Use;
+use super::baseline;
 use super::extract::{Found, Solution};
 use super::graph::{self, Extraction, Saturated};
 use super::node::ENode;
 use super::replay::{self, Replay};
+use super::rounding;
 use super::rules::RULES;
 use super::{Limits, SearchError};
 use crate::cost::{Cost, CostModel};
@@ -60,6 +62,8 @@ pub struct LowerBound {
     pub issue_slots: f64,
     /// Whether the first candidate (or the baseline) reaches it: optimal within this graph.
     pub reached: bool,
+    /// Whether every choice of terms was excluded or looked at; else the search for the cheapest was cut off.
+    pub complete: bool,
 }
 
 /// The result of a search.
@@ -89,14 +93,19 @@ pub struct Search {
 
 /// Finds cheaper programs for what `program` computes, by `model`'s costs.
 pub fn search(program: &Program, model: &CostModel<'_>, limits: &Limits) -> Result<Search, SearchError> {
+    let given = program;
+    let program = &baseline::used(given);
+    let mut sources = BTreeMap::new();
+    let base = baseline::price(program, model, &mut sources)?;
     let mut graph = graph::saturate(program, limits)?;
-    let mut extraction = Extraction::new(&graph, program, model)?;
-    let base = extraction.baseline(&graph, program).ok_or(SearchError::Lost)?;
+    let mut extraction = Extraction::new(&graph, model);
+    sources.append(&mut extraction.sources);
     extraction.problem.prune();
-    let found = extraction.problem.solve(&[], None, limits.steps);
-    let mut solutions = alternatives(&extraction, &found, limits);
+    let steps = steps(&extraction, limits);
+    let found = extraction.problem.solve(&[], None, steps);
+    let mut solutions = alternatives(&extraction, &found, steps);
     solutions.retain(|s| s.key.beats(&base.key));
-    let baseline = priced(program.clone(), &base);
+    let baseline = priced(given.clone(), &base);
     let reference = graph::rec_expr(program);
     let (mut candidates, mut rejected) = (Vec::new(), Vec::new());
     for solution in &solutions {
@@ -110,8 +119,12 @@ pub fn search(program: &Program, model: &CostModel<'_>, limits: &Limits) -> Resu
         }
         let explanation = graph.egraph.explain_equivalence(&reference, &graph::rec_expr(&priced.program));
         let rules = rule_names(&explanation.explanation_trees);
-        let guards = guards(&graph, program, &priced.program, &rules);
-        let replay = replay::replay(program, &priced.program);
+        let rounded = rounding::rounded(&graph, program, &priced.program);
+        let mut guards = guards(&graph, program, &priced.program, &rules);
+        guards.extend(rounding::guards(&priced.program, &rounded));
+        rounding::widen(program, &mut priced.program, &rounded);
+        let within: Vec<usize> = rounded.iter().map(|r| r.node).collect();
+        let replay = replay::replay_within(program, &priced.program, &within, rounding::MOST);
         let candidate = Candidate { priced, rules, guards, replay };
         if candidate.replay.holds() { candidates.push(candidate) } else { rejected.push(candidate) }
     }
@@ -122,12 +135,14 @@ pub fn search(program: &Program, model: &CostModel<'_>, limits: &Limits) -> Resu
                 busiest_cycles: key.busiest,
                 issue_slots: key.issue_slots,
                 reached: rejected.is_empty(),
+                complete: true,
             }
         }
         _ => LowerBound {
             busiest_cycles: found.bound.busiest,
             issue_slots: found.bound.issue_slots,
             reached: false,
+            complete: found.complete,
         },
     };
     let mut programs = vec![program];
@@ -143,21 +158,35 @@ pub fn search(program: &Program, model: &CostModel<'_>, limits: &Limits) -> Resu
         classes: graph.egraph.number_of_classes(),
         iterations: graph.iterations,
         saturated: graph.saturated,
-        sources: extraction.sources,
+        sources,
     })
 }
 
+/// A step of the extraction looks at all classes: in a graph of more than this many there are fewer steps for as long.
+const CLASSES: usize = 256;
+/// What all alternatives together may take, as a multiple of what the best may.
+const ALTERNATIVES: usize = 4;
+
+fn steps(extraction: &Extraction, limits: &Limits) -> usize {
+    (limits.steps * CLASSES / extraction.problem.classes.len().max(CLASSES)).max(1)
+}
+
 /// The best solution and those that do without one of its terms each, best first, each mix of costs once.
-fn alternatives(extraction: &Extraction, found: &Found, limits: &Limits) -> Vec<Solution> {
+fn alternatives(extraction: &Extraction, found: &Found, steps: usize) -> Vec<Solution> {
     let Some(best) = &found.best else { return Vec::new() };
     let mut all = vec![best.clone()];
+    let mut left = steps * ALTERNATIVES;
     for (class, chosen) in best.chosen.iter().enumerate() {
         let Some(choice) = chosen.map(|k| &extraction.problem.classes[class][k]) else { continue };
         if choice.cost.issue_slots == 0.0 {
             continue;
         }
-        let other = extraction.problem.solve(&[(class, choice.tag)], None, limits.steps);
+        let other = extraction.problem.solve(&[(class, choice.tag)], None, steps.min(left));
+        left = left.saturating_sub(other.steps);
         all.extend(other.best);
+        if left == 0 {
+            break;
+        }
     }
     all.sort_by(|a, b| {
         let key = |s: &Solution| (s.key.busiest, s.key.issue_slots, s.key.chain);

@@ -232,5 +232,5 @@ fn check(args: &Check) -> Outcome {
         .map_err(|_| Failure::input(format!("{origin}: not text")))?;
     let outcome = Scheme::from_yaml(&text, &origin)?.check();
     print(args.format, &outcome, kbt_quant::check::CheckOutcome::render_text)?;
-    if outcome.budget.fits { Ok(std::process::ExitCode::SUCCESS) } else { Err(Failure::Gate) }
+    if outcome.findings.is_empty() { Ok(std::process::ExitCode::SUCCESS) } else { Err(Failure::Gate) }
 }

@@ -20,7 +20,11 @@ impl Decoder<'_, '_> {
         }
         let r = register(i);
         let id = match base {
-            "add" | "sub" | "mul" | "fma" | "mad" if only(&["rn"]) => self.plain(i, at, &r)?,
+            "add" | "sub" | "mul" | "fma" | "mad" if only(&["rn"]) => {
+                let id = self.plain(i, at, &r)?;
+                self.scalar.nodes[id].contracts |= !rest.contains(&"rn");
+                id
+            }
             "max" | "min" if only(&[]) => self.extreme(i, at, &r)?,
             "neg" if only(&[]) => {
                 let [a] = self.floats(i, at)?;

@@ -122,12 +122,13 @@ fn values(path: &Path, hex: bool) -> Result<Vec<f32>, Failure> {
         }
         let parsed = if hex {
             let digits = line.strip_prefix("0x").unwrap_or(line);
-            let plain = (1..=8).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit());
+            let plain = digits.len() == 8 && digits.bytes().all(|b| b.is_ascii_hexdigit());
             u32::from_str_radix(digits, 16).ok().filter(|_| plain).map(f32::from_bits)
         } else {
             line.parse().ok()
         };
-        let expected = if hex { "an f32's bits in hex, for example 3f800000" } else { "a decimal number" };
+        let expected =
+            if hex { "an f32's bits as eight hex digits, for example 3f800000" } else { "a decimal number" };
         let bad = || Failure::input(format!("{}:{}: `{line}` is not {expected}", path.display(), i + 1));
         xs.push(parsed.ok_or_else(bad)?);
     }

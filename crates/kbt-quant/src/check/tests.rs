@@ -1,0 +1,79 @@
+//! Schemes that fit, that do not, and files that are none.
+
+use super::*;
+
+fn scheme(text: &str) -> Scheme {
+    Scheme::from_yaml(&format!("schema: kbt.scheme/1\nname: t\n{text}"), "t.yaml").unwrap()
+}
+
+#[test]
+fn an_offset_with_a_threshold_that_overflows_is_found() {
+    // fp8 with offset 8 and a maximum that may be stale by 4: P up to 4096, saturated at 448.
+    let outcome = scheme("element: e4m3\noffset_log2: 8\nrescale_threshold_log2: 4\n").check();
+    assert!(!outcome.budget.fits);
+    assert!(
+        outcome.findings[0].contains("4096") && outcome.findings[0].contains("89 %"),
+        "{:?}",
+        outcome.findings
+    );
+    assert!(scheme("element: e4m3\noffset_log2: 8\n").check().budget.fits);
+}
+
+#[test]
+fn a_scheme_that_cannot_work_is_no_scheme_that_fits() {
+    // Element and scale hold 2^254, and f32 does not.
+    let outcome =
+        scheme("element: bf16\nscale: ue8m0\noffset_log2: 100\nrescale_threshold_log2: 100\n").check();
+    assert!(!outcome.budget.fits && outcome.findings[0].contains("2^200"), "{outcome:?}");
+    // The row's maximum, 2^-60, is nothing in e4m3.
+    let outcome = scheme("element: e2m1\nscale: e4m3\noffset_log2: -60\n").check();
+    assert!(outcome.findings[0].starts_with("nothing is left: groups"), "{outcome:?}");
+    assert!(outcome.render_text().contains("DOES NOT FIT"), "{}", outcome.render_text());
+    let text = "schema: kbt.scheme/1\nname: t\nelement: ue8m0\noffset_log2: 0\n";
+    let error = Scheme::from_yaml(text, "t.yaml").unwrap_err().to_string();
+    assert!(error.starts_with("t.yaml:3:1: element: ue8m0 is a scale's format"), "{error}");
+}
+
+#[test]
+fn the_unused_scale_range_is_the_free_improvement() {
+    let outcome = scheme("element: e2m1\nscale: e4m3\noffset_log2: 2.5849625\n").check();
+    assert!(outcome.budget.fits && outcome.improvements[0].contains("from 2.5850 to 11.3923"));
+    assert!((outcome.budget.slack_log2 - 448f64.log2()).abs() < 1e-6);
+    let below = outcome.flush.below_row_max_log2.unwrap();
+    assert!((below + 10.0).abs() < 1e-6, "a scale below 2^-10 is lost: {below}");
+    let full = scheme("element: e2m1\nscale: e4m3\noffset_log2: 11.3923\nrow_sum: quantised\n").check();
+    assert_eq!(full.codes.scale_unreachable_count, 127, "only the negative ones");
+    assert_eq!(full.improvements.len(), 1);
+    assert!(full.improvements[0].contains("before quantisation"));
+    insta::assert_snapshot!(outcome.render_text());
+}
+
+#[test]
+fn a_bad_file_names_the_field_and_what_is_accepted() {
+    for (text, expect) in [
+        ("schema: kbt.scheme/2\nname: t\nelement: e2m1\noffset_log2: 0", "1:1: schema: `kbt.scheme/2`"),
+        ("schema: kbt.scheme/1\nname: t\nelement: e2m2\noffset_log2: 0", "3:10: "),
+        (
+            "schema: kbt.scheme/1\nname: t\nelement: e2m1\nscale: f16\noffset_log2: 0",
+            "4:1: scale: f16 is no scale's format; accepted are e4m3, e5m2 and ue8m0",
+        ),
+        (
+            "schema: kbt.scheme/1\nname: t\nelement: e2m1\noffset_log2: 1e9",
+            "4:1: offset_log2: 1000000000: expected",
+        ),
+        (
+            "# mine\nschema: kbt.scheme/1\nname: t\nelement: e2m1\noffset_log2: 1\n\nrescale_threshold_log2 : -1",
+            "7:1: rescale_threshold_log2: -1: expected a number from 0 to 100",
+        ),
+        ("schema: kbt.scheme/1\nname: t\nelement: e2m1\noffset: 1", "4:1: "),
+        ("schema: kbt.scheme/1\nname: t\nelement: e2m1\n", "missing field `offset_log2`"),
+        ("schema: kbt.scheme/1\n  name: [t\n", "2:"),
+        ("", "1:1: "),
+    ] {
+        let error = Scheme::from_yaml(text, "t.yaml").unwrap_err().to_string();
+        assert!(error.starts_with("t.yaml:") && error.contains(expect), "{error}");
+        let place: Vec<&str> = error.split(':').skip(1).take(2).collect();
+        assert!(place.iter().all(|n| n.parse::<usize>().is_ok_and(|n| n > 0)), "{error}");
+        assert!(!error.contains(" at line "), "{error}");
+    }
+}

@@ -1,0 +1,93 @@
+//! Sums over lanes that are none, values that lanes share, and what ptxas contracts.
+
+use super::tests::{lifted, loads, short};
+use crate::lang::Op;
+
+/// A butterfly step: `v` of register `from` becomes register `to`.
+fn step(op: &str, from: u32, to: u32, mask: u32) -> String {
+    format!(
+        "mov.b32 %r{from}, %f{from};\nshfl.sync.bfly.b32 %s{to}|%p1, %r{from}, {mask}, 31, -1;\nmov.b32 %g{to}, %s{to};\n\
+         {op}.f32 %f{to}, %f{from}, %g{to};\n"
+    )
+}
+
+#[test]
+fn a_butterfly_with_a_step_twice_is_no_sum_over_lanes() {
+    let body = |masks: [u32; 3]| {
+        let steps: String = masks.iter().zip(1..).map(|(mask, i)| step("add", i, i + 1, *mask)).collect();
+        format!("ld.global.f32 %f1, [%rd1];\n{steps}st.global.f32 [%rd2], %f4;")
+    };
+    short(&body([1, 2, 4]), &["layout group=8 lanes=8 row=8; elem f1; out f4 = group_sum(f1)"]);
+    for masks in [[1, 1, 2], [1, 2, 1], [2, 1, 1]] {
+        let found = lifted(&body(masks));
+        assert!(found.pieces.is_empty(), "{}", found.pieces[0].program);
+        let [not] = found.unlifted.as_slice() else { panic!("{:?}", found.unlifted) };
+        assert!(not.because.contains("lanes"), "{not:?}");
+    }
+    // The whole butterfly twice: every lane adds the sum itself.
+    let twice = "ld.global.f32 %f1, [%rd1];\n".to_owned()
+        + &step("add", 1, 2, 1)
+        + &step("add", 2, 3, 2)
+        + &step("add", 3, 4, 1)
+        + &step("add", 4, 5, 2)
+        + "st.global.f32 [%rd2], %f5;";
+    let found = lifted(&twice);
+    assert!(found.pieces.is_empty(), "{}", found.pieces[0].program);
+}
+
+/// Four elements, a sum over them and what `sum` adds to it, a butterfly, and each element times the result.
+fn summed(sum: &str) -> String {
+    let products: String = (1..=4)
+        .map(|i| format!("mul.f32 %f{}, %f{i}, %f12;\nst.global.f32 [%rd2+{i}], %f{};\n", 20 + i, 20 + i))
+        .collect();
+    format!("{}{sum}{}{products}", loads(5), step("add", 10, 11, 1) + &step("add", 11, 12, 2))
+}
+
+#[test]
+fn only_elements_are_added_up_over_lanes() {
+    let all = "add.f32 %f6, %f1, %f2;\nadd.f32 %f7, %f6, %f3;\n";
+    let out = "layout group=16 lanes=4 row=16; elem f1; out f21 = f1 * group_sum(f1)";
+    short(&summed(&format!("{all}add.f32 %f10, %f7, %f4;\n")), &[out]);
+    // What a lane had before is another in each lane: an element of its own.
+    let carried = lifted(&summed(&format!("{all}add.f32 %f8, %f7, %f4;\nadd.f32 %f10, %f8, %f5;\n")));
+    let program = carried.pieces[0].program.to_string();
+    assert!(program.contains("elem f5") && program.contains("group_sum(f5)"), "{program}");
+    // A number is added once a lane.
+    let found = lifted(&summed(&format!("{all}add.f32 %f8, %f7, %f4;\nadd.f32 %f10, %f8, 0f3F800000;\n")));
+    assert!(found.pieces.is_empty(), "{}", found.pieces[0].program);
+    assert!(found.unlifted[0].because.contains("each lane adds 1,"), "{:?}", found.unlifted);
+    // An element twice is no sum of the group.
+    let found = lifted(&summed(&format!("{all}add.f32 %f10, %f7, %f3;\n")));
+    assert!(found.pieces.is_empty(), "{}", found.pieces[0].program);
+}
+
+#[test]
+fn that_lanes_agree_on_a_value_of_their_row_is_taken_for_granted() {
+    let body = summed("add.f32 %f6, %f1, %f2;\nadd.f32 %f7, %f6, %f3;\nadd.f32 %f10, %f7, %f4;\n");
+    let body = body.replace("mul.f32 %f21, %f1, %f12", "fma.rn.f32 %f21, %f1, %f12, %f5");
+    let body = (2..=4).fold(body, |b, i| {
+        b.replace(&format!("mul.f32 %f2{i}, %f{i}, %f12"), &format!("fma.rn.f32 %f2{i}, %f{i}, %f12, %f5"))
+    });
+    let found = lifted(&body);
+    let assumed = &found.pieces[0].assumed;
+    assert!(assumed.iter().any(|a| a == "f5 is the same in all 4 lanes of its group"), "{assumed:?}");
+}
+
+#[test]
+fn a_product_and_a_sum_that_ptxas_makes_one_are_priced_as_one() {
+    let body = |mul: &str, add: &str, more: &str| {
+        format!("{}{mul} %f4, %f1, %f2;\n{add} %f5, %f3, %f4;\nst.global.f32 [%rd9], %f5;\n{more}", loads(3))
+    };
+    let compiled = |body: &str| lifted(body).pieces[0].compiled.clone();
+    let (one, two) = (vec![(Op::Fma, 1.0)], vec![(Op::Add, 1.0), (Op::Mul, 1.0)]);
+    assert_eq!(compiled(&body("mul.f32", "add.f32", "")), one);
+    assert_eq!(compiled(&body("mul.ftz.f32", "sub.ftz.f32", "")), one);
+    // A stated rounding keeps them apart, and so does another use of the product.
+    assert_eq!(compiled(&body("mul.rn.f32", "add.f32", "")), two);
+    assert_eq!(compiled(&body("mul.f32", "add.rn.f32", "")), two);
+    assert_eq!(compiled(&body("mul.f32", "add.f32", "st.global.f32 [%rd8], %f4;")), two);
+    // A sum of products: each but the first goes with its addition.
+    let products: String = (1..=4).map(|i| format!("mul.f32 %f{}, %f{i}, %f{i};\n", 4 + i)).collect();
+    let sum = "add.f32 %f9, %f5, %f6;\nadd.f32 %f10, %f9, %f7;\nadd.f32 %f11, %f10, %f8;\nst.global.f32 [%rd9], %f11;";
+    assert_eq!(compiled(&format!("{}{products}{sum}", loads(4))), [(Op::Mul, 0.25), (Op::Fma, 0.75)]);
+}

@@ -1,0 +1,68 @@
+//! The program given: what of it the search looks at, and what it costs as it stands.
+
+use super::extract::{Key, Solution};
+use crate::cost::{Cost, CostModel};
+use crate::lang::{Assumption, Program, Shape};
+use kbt_device::MissingFigure;
+use kbt_evidence::Provenance;
+use std::collections::BTreeMap;
+
+/// The program without the lines that neither an output nor an assumption needs: every term of the graph breeds further
+/// ones, and these would do so for nothing.
+pub(super) fn used(program: &Program) -> Program {
+    let mut needed = program.live();
+    for a in &program.assumptions {
+        needed[a.node] = true;
+    }
+    for i in (0..program.nodes.len()).rev() {
+        if needed[i] {
+            for &a in &program.nodes[i].args {
+                needed[a] = true;
+            }
+        }
+    }
+    let mut out = Program::new(program.layout, program.inputs.clone());
+    let mut moved: Vec<Option<usize>> = vec![None; program.nodes.len()];
+    for (i, node) in program.nodes.iter().enumerate().filter(|(i, _)| needed[*i]) {
+        out.nodes.push(crate::lang::Node {
+            op: node.op,
+            args: node.args.iter().filter_map(|&a| moved[a]).collect(),
+        });
+        out.shapes.push(program.shapes[i]);
+        moved[i] = Some(out.nodes.len() - 1);
+    }
+    let at = |node: usize| moved[node];
+    out.names = program.names.iter().filter_map(|(n, i)| Some((n.clone(), at(*i)?))).collect();
+    out.outputs = program.outputs.iter().filter_map(|(n, i)| Some((n.clone(), at(*i)?))).collect();
+    let kept = program.assumptions.iter();
+    out.assumptions = kept.filter_map(|a| Some(Assumption { node: at(a.node)?, range: a.range })).collect();
+    out
+}
+
+/// The price of the program's own operations, whatever the rules make equal among them; each operation's source is
+/// added to `sources`.
+pub(super) fn price(
+    program: &Program,
+    model: &CostModel<'_>,
+    sources: &mut BTreeMap<String, Provenance>,
+) -> Result<Solution, MissingFigure> {
+    let live = program.live();
+    let mut cost = Cost::default();
+    let mut ready = vec![0.0f64; program.nodes.len()];
+    for (i, node) in program.nodes.iter().enumerate().filter(|(i, _)| live[*i]) {
+        let operands = node.args.iter().map(|&a| ready[a]).fold(0.0, f64::max);
+        let from = node.args.first().map_or(Shape::Const, |&a| program.shapes[a]);
+        ready[i] = operands;
+        if let Some(one) = model.node(node.op, from, program.shapes[i])? {
+            cost.add(&one.cost, 1.0);
+            // What is computed once for the kernel is there before the first element.
+            if program.shapes[i] > Shape::Const {
+                ready[i] += one.latency_cycles;
+                sources.entry(node.op.name().to_owned()).or_insert(one.provenance);
+            }
+        }
+    }
+    let chain = program.outputs.iter().map(|&(_, node)| ready[node]).fold(0.0, f64::max);
+    let key = Key { busiest: cost.busiest(), issue_slots: cost.issue_slots, chain };
+    Ok(Solution { chosen: Vec::new(), cost, key })
+}

@@ -1,0 +1,86 @@
+//! The comparison of two programs: what it covers, what it calls wrong.
+
+use super::*;
+use crate::lang::builtin;
+
+fn program(name: &str) -> Program {
+    builtin(name).unwrap().parse().unwrap()
+}
+
+const KINDS: [&str; 8] = [
+    "boundary of code",
+    "boundary of sf",
+    "huge",
+    "huge, partly masked",
+    "tiny",
+    "usual",
+    "usual, partly masked",
+    "wholly masked",
+];
+
+#[test]
+fn inputs_are_found_where_an_assumption_bounds_an_exponent_from_above() {
+    // Drawn within thousands of zero the argument is far above its bound in nearly every element.
+    let text = "layout group=16 lanes=4 row=128\nelem s in [-inf, 1e30]\nrow b in [-1e30, 1e30]\n\
+                const c in [2^-20, 2^10]\na = fma(s, c, b)\nassume a in [-inf, 125]\nout code = cvt_e4m3(exp2(a))\n";
+    let program: Program = text.parse().unwrap();
+    let report = replay(&program, &program);
+    assert!(report.holds() && report.differing_count == 0);
+    for kind in ["huge", "huge, partly masked", "usual", "wholly masked", "tiny"] {
+        assert!(report.kinds.contains_key(kind), "{kind}: {:?}", report.kinds);
+    }
+}
+
+#[test]
+fn the_forms_of_the_quantiser_differ_only_in_ties() {
+    let linear = program("softmax-nvfp4-linear");
+    let mut differing = 0;
+    for other in ["softmax-nvfp4-linear-rcp", "softmax-nvfp4-log2", "softmax-nvfp4-log2-fused"] {
+        let report = replay(&linear, &program(other));
+        assert!(report.holds(), "{other}: {report:?}");
+        assert!(report.rows_count > 40 && report.tie_rows_count >= 12, "{report:?}");
+        // Every differing code is explained, and every kind of input was there.
+        assert_eq!(report.differing_count, report.explained_count, "{report:?}");
+        let kinds: Vec<&str> = report.kinds.keys().map(String::as_str).collect();
+        assert_eq!(kinds, KINDS, "{other}");
+        differing += report.differing_count;
+    }
+    assert!(differing > 0, "boundaries that nothing crosses test nothing");
+}
+
+#[test]
+fn a_form_that_cancels_has_a_greater_error_bound() {
+    let head = "layout group=1 row=1\nelem x in [1000, 1001]\nrow m in [999, 1000]\nconst k in [0.1, 0.2]\n";
+    let baseline: Program = format!("{head}out y = (x - m) * k").parse().unwrap();
+    let candidate: Program = format!("{head}out y = fma(x, k, -(m * k))").parse().unwrap();
+    let report = replay(&baseline, &candidate);
+    assert!(report.holds());
+    let bound = report.errors["y"];
+    assert!(bound.baseline_ratio < 1e-6 && bound.candidate_ratio > 3.0 * bound.baseline_ratio, "{bound:?}");
+    assert!(report.errors_text().starts_with("y "), "{}", report.errors_text());
+}
+
+#[test]
+fn a_wrong_program_is_reported() {
+    let text = builtin("softmax-nvfp4-log2").unwrap();
+    let linear = program("softmax-nvfp4-linear");
+    for (right, wrong) in [
+        ("2.584962500721156", "2.58"),
+        ("cvt_e4m3(scale)", "cvt_e4m3(scale * 1.07)"),
+        ("row_sum(lane_sum(x) * scale)", "row_sum(lane_sum(x))"),
+        ("exp2(arg - b)", "exp2(arg - b + 2^-10)"),
+        // Without the clamp a fully masked group gives NaN, which FP4 turns into 6.
+        ("max(group_max(arg), -100)", "group_max(arg)"),
+    ] {
+        assert!(text.contains(right), "{right}");
+        let report = replay(&linear, &text.replace(right, wrong).parse().unwrap());
+        assert!(!report.holds() && report.wrong_count > 0, "{wrong}: {report:?}");
+    }
+}
+
+#[test]
+fn the_middle_of_two_floats_is_in_their_order() {
+    assert_eq!(middle(1.0, 1.0f32.next_up()), 1.0);
+    assert_eq!(middle(-1.0, 1.0), 0.0);
+    assert!(middle(-3.0, -1.0) < -1.0 && middle(-3.0, -1.0) > -3.0);
+}

@@ -1,0 +1,128 @@
+//! Where a candidate rounds what the program given does not: a sum of large values that nearly cancel.
+//!
+//! (x - m) k is exact near x = m; x k - m k is as far off as the rounding of m k, whatever x is. As an exponent it then is
+//! off by as much, and an exponential near 1 is infinite or 0 where m k is large enough. The rules are those of real
+//! numbers and say nothing of it, so a candidate with such a sum holds only where what is rounded is small enough.
+
+use super::graph::Saturated;
+use crate::lang::{Op, Program};
+
+/// How far rounding may move an exponent: exp2 of it then is off by 0.07 %, a quarter of what bf16 rounds away.
+pub(super) const SHIFT: f64 = 1.0 / 1024.0;
+/// Half a unit in the last place of an f32 is at most this share of it.
+const HALF_ULP: f64 = 1.0 / 16_777_216.0;
+/// So what is rounded may be as large as this.
+pub(super) const MOST: f64 = SHIFT / HALF_ULP;
+
+/// A value that must not exceed [`MOST`], and the exponent that its rounding moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Rounded {
+    /// The candidate's node.
+    pub(super) node: usize,
+    /// The candidate's sum that takes it.
+    pub(super) sum: usize,
+}
+
+/// The addends of exponents that the candidate rounds and the baseline does not have, unless the declared ranges keep them
+/// small.
+pub(super) fn rounded(graph: &Saturated, baseline: &Program, candidate: &Program) -> Vec<Rounded> {
+    let there = same(candidate, baseline);
+    let exponents = exponents(candidate);
+    let located = graph.locate(candidate);
+    let mut found: Vec<Rounded> = Vec::new();
+    for (sum, node) in candidate.nodes.iter().enumerate().filter(|(i, _)| exponents[*i] && !there[*i]) {
+        let addends = match node.op {
+            Op::Fma => &node.args[2..],
+            Op::Add => &node.args[..],
+            _ => continue,
+        };
+        for &addend in addends {
+            let mut at = addend;
+            while candidate.nodes[at].op == Op::Neg {
+                at = candidate.nodes[at].args[0];
+            }
+            let computed = matches!(candidate.nodes[at].op, Op::Mul | Op::Fma | Op::Add | Op::Div);
+            let small = located[at].is_some_and(|id| {
+                let i = graph.egraph[id].data.interval;
+                i.lo.abs().max(i.hi.abs()) <= MOST
+            });
+            if computed && !there[at] && !small && !found.iter().any(|r| r.node == at) {
+                found.push(Rounded { node: at, sum });
+            }
+        }
+    }
+    found
+}
+
+/// The guards of these, with their numbers.
+pub(super) fn guards(candidate: &Program, rounded: &[Rounded]) -> Vec<String> {
+    let one = |r: &Rounded| {
+        format!(
+            "only where |{}| <= {MOST}: rounded to f32 it moves the exponent {} by up to 2^-10 there, and by more beyond",
+            candidate.expression(r.node, true),
+            candidate.expression(r.sum, true),
+        )
+    };
+    rounded.iter().map(one).collect()
+}
+
+/// A promise about the program given holds of a value that is computed otherwise only up to what the rounding moves it by.
+pub(super) fn widen(baseline: &Program, candidate: &mut Program, rounded: &[Rounded]) {
+    let there = same(candidate, baseline);
+    let mut moved = vec![false; candidate.nodes.len()];
+    for i in 0..moved.len() {
+        moved[i] = rounded.iter().any(|r| r.sum == i) || candidate.nodes[i].args.iter().any(|&a| moved[a]);
+    }
+    for a in candidate.assumptions.iter_mut().filter(|a| moved[a.node] && !there[a.node]) {
+        // An exponent moves by as much, and what follows from its exponential in proportion.
+        let room = match candidate.nodes[a.node].op {
+            Op::Add | Op::Fma => [SHIFT; 2],
+            _ => [a.range.lo.abs() * SHIFT, a.range.hi.abs() * SHIFT],
+        };
+        (a.range.lo, a.range.hi) = (a.range.lo - room[0], a.range.hi + room[1]);
+    }
+}
+
+/// Which of a program's nodes another has too, computed from the same in the same way.
+fn same(program: &Program, other: &Program) -> Vec<bool> {
+    let mut at: Vec<Option<usize>> = Vec::with_capacity(program.nodes.len());
+    for node in &program.nodes {
+        let args: Option<Vec<usize>> = node.args.iter().map(|&a| at[a]).collect();
+        let alike = |args: &[usize], have: &[usize]| {
+            let turned = match node.op {
+                Op::Add | Op::Mul | Op::Max => args.len() == 2 && args[0] == have[1] && args[1] == have[0],
+                Op::Fma => args[0] == have[1] && args[1] == have[0] && args[2] == have[2],
+                _ => false,
+            };
+            args == have || turned
+        };
+        let found = args.and_then(|args| {
+            other
+                .nodes
+                .iter()
+                .position(|n| n.op == node.op && n.args.len() == args.len() && alike(&args, &n.args))
+        });
+        at.push(found);
+    }
+    at.into_iter().map(|found| found.is_some()).collect()
+}
+
+/// Which nodes an exp2 is of, or add to what it is of.
+fn exponents(program: &Program) -> Vec<bool> {
+    let mut is = vec![false; program.nodes.len()];
+    for node in program.nodes.iter().filter(|n| n.op == Op::Exp2) {
+        is[node.args[0]] = true;
+    }
+    for i in (0..program.nodes.len()).rev() {
+        let adds = matches!(
+            program.nodes[i].op,
+            Op::Neg | Op::Add | Op::Mul | Op::Fma | Op::Max | Op::GroupMax | Op::RowMax | Op::Select
+        );
+        if is[i] && adds {
+            for &a in &program.nodes[i].args {
+                is[a] = true;
+            }
+        }
+    }
+    is
+}
