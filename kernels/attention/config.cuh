@@ -110,14 +110,16 @@ static_assert(KBT_EXP2_EIGHTHS == 0 || !kExpInConversion, "the log2 forms of fp4
 
 // What a probability above one, left by a skipped rescaling, takes off the format's range.
 constexpr float kRescaleLog2 = KBT_RESCALE_LOG2;
-// e4m3 reaches 448; 256 = 2^8 leaves the row sum exact to correct. In the log2 forms the factor rides in the exp2
-// argument and output and row sum share it; in the linear forms it is a multiplication after exp2.
+// What a probability of one becomes in e4m3: 256 leaves the row sum exact to correct. Where rescaling may be skipped, as
+// much of e4m3's 448 as the skipped growth leaves: each binade given up loses small probabilities. In the log2 forms the
+// factor rides in the exp2 argument and output and row sum share it; in the linear forms it is a multiplication after exp2.
 constexpr float power_of_two(int n) { return n <= 0 ? 1.0f : 2.0f * power_of_two(n - 1); }
-constexpr float kFp8Range = power_of_two(8 - KBT_RESCALE_LOG2);
+constexpr float kFp8Range = KBT_RESCALE_LOG2 == 0 ? 256.0f : 448.0f / power_of_two(KBT_RESCALE_LOG2);
+constexpr float kFp8Offset = KBT_RESCALE_LOG2 == 0 ? quant::kOffsetFp8 : 8.8073549f - kRescaleLog2;  // log2 448
 constexpr bool kFp8Multiplies = kMode == Mode::kFp8 && !kLog2Form;
 // Added to every exp2 argument: what a probability of one becomes, as a power of two.
 constexpr float kExpOffset = kMode == Mode::kFp4                      ? quant::kOffsetFull - kRescaleLog2
-                             : kMode == Mode::kFp8 && !kFp8Multiplies ? quant::kOffsetFp8 - kRescaleLog2
+                             : kMode == Mode::kFp8 && !kFp8Multiplies ? kFp8Offset
                                                                       : 0.0f;
 static_assert(kMode != Mode::kFp8 || KBT_RESCALE_LOG2 <= 8, "offset and threshold pass log2 448");
 static_assert(kMode != Mode::kFp4 || KBT_RESCALE_LOG2 <= 11, "offset and threshold pass log2 2688");

@@ -10,7 +10,8 @@ namespace kbt::attention {
 constexpr int kRestTiles = kMmaTiles - kFirstTiles;
 constexpr int kMmaScores = kMmaK / 2;  // of a thread, in one MMA tile
 constexpr int kFirstGroups = kFirstTiles * kMmaK / 16;
-constexpr int kMaxTiles = 3;  // products that run beside the maximum
+// Products that run beside the maximum. An e4m3 tile has few: a fourth there keeps the tensor core busy until exp2 begins.
+constexpr int kMaxTiles = kMmaTiles == 6 ? 4 : 3;
 // Groups whose exp2 and conversion are done when the last product is issued, and those of them that take the place of
 // probabilities which the products that are over by then have read.
 constexpr int kBesideGroups = kMmaTiles - kMaxTiles;
@@ -88,10 +89,11 @@ __device__ __forceinline__ void softmax_beside_pv(float (&s)[kScores], float (&o
   mask_if_needed(s, p, n, tile.m, query);
   part_max(s, tile_max, 0, kTileN / 16);
   hold(s);
-  issue_pv(o, pr, sm, slot, 1, first);
+#pragma unroll
+  for (int t = 1; t < kMaxTiles - 1; ++t) issue_pv(o, pr, sm, slot, t, first);
   part_max(s, tile_max, kTileN / 16, kTileN / 8);
   hold(s);
-  issue_pv(o, pr, sm, slot, 2, first);
+  issue_pv(o, pr, sm, slot, kMaxTiles - 1, first);
   update_reference(tile_max, state, p.scale_log2, alpha, bias);
   exp_first(s, bias, p.scale_log2);
 #pragma unroll

@@ -14,6 +14,7 @@
 struct Readme;
 
 pub mod ceilings;
+pub mod choice;
 pub mod compare;
 pub mod filter;
 #[cfg(feature = "gpu")]

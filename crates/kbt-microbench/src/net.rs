@@ -10,8 +10,9 @@ use crate::verify::{FormCode, PerOp};
 use kbt_device::Pipe;
 use std::collections::BTreeMap;
 
-/// Nets of several contaminated forms must agree this well to be believed.
-const AGREE: f64 = 0.03;
+/// How far a measured time may be off. Nets differ where they differ by more than both their times allow, for which a
+/// companion's time counts as well.
+const ERROR: f64 = 0.02;
 /// A companion pipe this close to the whole time may be what limits.
 const NEARLY: f64 = 0.97;
 
@@ -47,15 +48,36 @@ pub fn is_clean(code: &FormCode) -> bool {
     code.companions().all(|c| c.pipe.is_none_or(|p| !target.iter().any(|t| shares(*t, p))))
 }
 
-/// Solves one instruction.
+/// A form's net time that is believed.
+struct Believed<'a> {
+    name: &'a str,
+    clean: bool,
+    clk: f64,
+    /// How far it may be off, clk.
+    error: f64,
+}
+
+impl Believed<'_> {
+    fn agrees(&self, other: &Self) -> bool {
+        (self.clk - other.clk).abs() <= self.error + other.error
+    }
+
+    fn off_percent(&self, other: &Self) -> f64 {
+        (other.clk / self.clk - 1.0) * 100.0
+    }
+}
+
+/// Solves one instruction from its forms in the order of their preference, which the machine code gives
+/// ([`crate::choice`]): the first that is believed is taken, whatever the others' times are. Those can say that its
+/// number is not to be believed, and never put another in its place.
 #[must_use]
 pub fn solve(forms: &[Form<'_>], rates: &CleanRates) -> Net {
     let mut reasoning = Vec::new();
-    let (mut clean, mut contaminated, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut believed, mut refusals) = (Vec::new(), Vec::new());
     for form in forms {
         let seen = format!("{}: {:.2} lanes as measured", form.name, 32.0 / form.clk_per_op);
         match net_of(form, rates) {
-            Ok(net) if is_clean(form.code) => {
+            Ok((net, error)) if is_clean(form.code) => {
                 let beside = list(form.code.companions());
                 let beside = if beside.is_empty() {
                     String::new()
@@ -63,12 +85,12 @@ pub fn solve(forms: &[Form<'_>], rates: &CleanRates) -> Net {
                     format!(", beside {beside} on other pipes")
                 };
                 reasoning.push(format!("{seen}, nothing else on its pipe{beside}"));
-                clean.push((form.name, net));
+                believed.push(Believed { name: form.name, clean: true, clk: net, error });
             }
-            Ok(net) => {
+            Ok((net, error)) => {
                 let same = list(same_pipe(form.code));
                 reasoning.push(format!("{seen}; net of {same} on the same pipe {:.2}", 32.0 / net));
-                contaminated.push((form.name, net));
+                believed.push(Believed { name: form.name, clean: false, clk: net, error });
             }
             Err(why) => {
                 reasoning.push(format!("{seen}; {why}"));
@@ -76,33 +98,39 @@ pub fn solve(forms: &[Form<'_>], rates: &CleanRates) -> Net {
             }
         }
     }
-    let fastest = |list: &[(&str, f64)]| {
-        list.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1)).map(|(n, c)| (n.to_owned(), c))
-    };
-    if let Some((name, clk)) = fastest(&clean) {
-        for (other, net) in &contaminated {
-            let off = (net / clk - 1.0) * 100.0;
-            let verdict = if off.abs() <= AGREE * 100.0 { "agrees" } else { "DISAGREES" };
-            reasoning.push(format!("the net of `{other}` {verdict} with `{name}` ({off:+.1} % time)"));
-        }
-        return Net { clk_per_op: Ok(clk), form: Some(name), reasoning };
-    }
-    let Some((name, clk)) = fastest(&contaminated) else {
+    let Some((taken, others)) = believed.split_first() else {
         let why = if refusals.is_empty() { "no form was measured".to_owned() } else { refusals.join("; ") };
         return Net { clk_per_op: Err(why), form: None, reasoning };
     };
-    let slowest = contaminated.iter().fold(0.0f64, |a, (_, c)| a.max(*c));
-    if slowest > clk * (1.0 + AGREE) {
-        let why =
-            format!("unresolvable: the nets of its forms lie {:.1} % apart", (slowest / clk - 1.0) * 100.0);
+    let mut doubt = None;
+    for other in others {
+        let off = taken.off_percent(other);
+        let agrees = taken.agrees(other);
+        let verdict = if agrees { "agrees" } else { "DISAGREES" };
+        let kind = if other.clean { "the rate" } else { "the net" };
+        reasoning
+            .push(format!("{kind} of `{}` {verdict} with `{}` ({off:+.1} % time)", other.name, taken.name));
+        // A clean form may be slower, for reasons of its own; nothing clean is faster than its instruction.
+        doubt = doubt.or_else(|| match (agrees, taken.clean, other.clean) {
+            (false, true, true) if off < 0.0 => Some(format!(
+                "unresolvable: `{}` is {:.1} % faster than `{}`, and nothing in their machine code says why",
+                other.name, -off, taken.name
+            )),
+            (false, false, _) => {
+                Some(format!("unresolvable: the nets of its forms lie {:.1} % apart", off.abs()))
+            }
+            _ => None,
+        });
+    }
+    if let Some(why) = doubt {
         reasoning.push(why.clone());
         return Net { clk_per_op: Err(why), form: None, reasoning };
     }
-    Net { clk_per_op: Ok(clk), form: Some(name), reasoning }
+    Net { clk_per_op: Ok(taken.clk), form: Some(taken.name.to_owned()), reasoning }
 }
 
-/// The net time of one form, or why it has none.
-fn net_of(form: &Form<'_>, rates: &CleanRates) -> Result<f64, String> {
+/// The net time of one form and how far it may be off, or why it has none.
+fn net_of(form: &Form<'_>, rates: &CleanRates) -> Result<(f64, f64), String> {
     let total = form.clk_per_op;
     let instructions: f64 = form.code.per_op.iter().map(|p| p.count).sum();
     let targets: f64 = form.code.per_op.iter().filter(|p| p.target).map(|p| p.count).sum();
@@ -138,7 +166,7 @@ fn net_of(form: &Form<'_>, rates: &CleanRates) -> Result<f64, String> {
     if shared > 0.0 && target.len() > 1 {
         return Err("the target takes more than one pipe, and a companion shares one of them".to_owned());
     }
-    Ok(total - shared)
+    Ok((total - shared, ERROR * (total + shared)))
 }
 
 fn target_pipes(code: &FormCode) -> Vec<Pipe> {
@@ -210,6 +238,26 @@ mod tests {
         let forms =
             [Form { name: "a", code: &a, clk_per_op: 1.0 }, Form { name: "b", code: &b, clk_per_op: 1.2 }];
         assert!(solve(&forms, &rates()).clk_per_op.unwrap_err().starts_with("unresolvable"));
+    }
+
+    #[test]
+    fn the_order_of_the_forms_decides_and_their_times_only_whether_it_is_believed() {
+        let alone = code(&[("F2FP", 1.0)]);
+        let solved = |first: f64, second: f64| {
+            let forms = [("few_reads", first), ("more_reads", second)].map(|(name, clk_per_op)| Form {
+                name,
+                code: &alone,
+                clk_per_op,
+            });
+            solve(&forms, &rates())
+        };
+        for (first, second) in [(0.5, 0.49), (0.49, 0.5), (0.508, 0.492), (0.5, 0.55)] {
+            let net = solved(first, second);
+            assert_eq!((net.clk_per_op, net.form.as_deref()), (Ok(first), Some("few_reads")));
+        }
+        assert!(solved(0.5, 0.55).reasoning.last().unwrap().contains("DISAGREES"));
+        let why = solved(0.55, 0.5).clk_per_op.unwrap_err();
+        assert!(why.contains("`more_reads` is 9.1 % faster than `few_reads`"), "{why}");
     }
 
     #[test]

@@ -95,6 +95,21 @@ impl Prepared {
         self.verified.iter().max_by_key(|v| v.chains)
     }
 
+    /// Leaves the kernels that lower as the widest does. With another number of chains ptxas may choose other
+    /// instructions, and what is swept and compared must be one thing.
+    fn keep_one_lowering(&mut self) {
+        let Some((widest, opcode)) = self.widest().map(|v| (v.chains, v.code.opcode())) else { return };
+        let name = |o: &Option<String>| o.clone().unwrap_or_default();
+        let (kept, others) =
+            std::mem::take(&mut self.verified).into_iter().partition(|v| v.code.opcode() == opcode);
+        self.verified = kept;
+        for v in others {
+            let (here, there) = (name(&v.code.opcode()), name(&opcode));
+            let why = format!("it is {here} here and {there} with {widest} chains: another instruction");
+            self.refused.push((Some(v.chains), why));
+        }
+    }
+
     /// Why nothing can be measured, where nothing can.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {
@@ -246,6 +261,7 @@ fn assemble_with(
             }
         }
     }
+    result.keep_one_lowering();
     (result, too_long)
 }
 

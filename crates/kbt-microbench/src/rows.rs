@@ -1,6 +1,7 @@
 //! From measured forms to the rows of a profile.
 
-use crate::measure::{FormRate, ISSUE_PER_CLK};
+use crate::choice::Preference;
+use crate::measure::{FormRate, ISSUE_PER_CLK, STEADY_PERCENT};
 use crate::net::{self, CleanRates, Form, Net};
 use crate::prepare::Prepared;
 use kbt_device::{MixRow, Pipe, RateRow};
@@ -24,6 +25,9 @@ pub struct Measured {
 pub struct Note {
     /// The instruction, or a mix's two.
     pub instruction: String,
+    /// The form that the numbers are of; none where the row is refused.
+    #[serde(default)]
+    pub form: Option<String>,
     /// One line a form.
     pub reasoning: Vec<String>,
 }
@@ -101,10 +105,25 @@ fn rows_with(all: &[Measured], rates: &CleanRates) -> (Vec<RateRow>, Vec<Note>) 
 /// One instruction's row from its forms (at least one).
 fn rate_row(forms: &[&Measured], rates: &CleanRates) -> (RateRow, Note) {
     let entry = &forms[0].prepared.parts[0].entry;
+    let mut forms: Vec<&Measured> = forms.to_vec();
+    if forms.len() > 1 {
+        // Forms without a verified kernel last; of the others machine code says which to take.
+        forms.sort_by_cached_key(|m| {
+            let preference = Preference::of(&m.prepared);
+            (preference.is_none(), preference)
+        });
+    }
+    let opcode = forms[0].prepared.widest().and_then(|v| v.code.opcode());
     let mut refusals: Vec<String> = Vec::new();
+    let mut drifted: Vec<String> = Vec::new();
     let mut measured = Vec::new();
-    for m in forms {
+    for m in &forms {
         match (&m.rate, m.prepared.widest()) {
+            (_, Some(verified)) if verified.code.opcode() != opcode => drifted.push(format!(
+                "{}: {} here, another instruction than the row's",
+                m.prepared.form,
+                verified.code.opcode().unwrap_or_default()
+            )),
             (Ok(rate), Some(verified)) => measured.push((*m, rate, &verified.code)),
             (Err(why), _) => refusals.push(format!("{}: {why}", m.prepared.form)),
             (Ok(_), None) => refusals.push(format!("{}: no verified kernel", m.prepared.form)),
@@ -120,26 +139,21 @@ fn rate_row(forms: &[&Measured], rates: &CleanRates) -> (RateRow, Note) {
         net::solve(&forms, rates)
     };
     let mut reasoning = net.reasoning.clone();
-    reasoning.extend(refusals.iter().cloned());
+    reasoning.extend(drifted.iter().chain(&refusals).cloned());
     let chosen = measured.iter().find(|(m, ..)| net.form.as_deref() == Some(m.prepared.form.as_str()));
     let mut row = RateRow {
         instruction: entry.name.clone(),
-        opcode: measured.first().and_then(|(_, _, code)| code.opcode()),
-        pipe: measured.first().map_or(Pipe::Unknown, |(_, _, code)| code.pipe()),
+        opcode,
+        pipe: forms[0].prepared.widest().map_or(Pipe::Unknown, |v| v.code.pipe()),
         lanes_per_clk_sm: None,
         results_per_clk_sm: None,
-        latency_clk: measured
-            .iter()
-            .filter_map(|(_, rate, _)| rate.latency_clk)
-            .min_by(f64::total_cmp)
-            .map(|l| round(l, 100.0)),
+        latency_clk: measured.iter().find_map(|(_, rate, _)| rate.latency_clk).map(|l| round(l, 100.0)),
         spread_percent: None,
         refused: None,
         provenance: forms[0].provenance.clone(),
     };
-    match (net.clk_per_op, chosen) {
+    match (net.clk_per_op.clone(), chosen) {
         (Ok(clk), Some((m, rate, code))) if 32.0 / clk <= 32.0 * ISSUE_PER_CLK * ABOVE_ISSUE => {
-            row.opcode = code.opcode();
             row.pipe = code.pipe();
             row.lanes_per_clk_sm = Some(round(32.0 / clk, 1000.0));
             row.results_per_clk_sm = Some(round(32.0 / clk * entry.results, 1000.0));
@@ -147,6 +161,12 @@ fn rate_row(forms: &[&Measured], rates: &CleanRates) -> (RateRow, Note) {
             row.provenance = provenance(m, rate);
             if !rate.plateau {
                 reasoning.push("the sweep of warps and chains found no plateau: a lower bound".to_owned());
+            }
+            if rate.spread_percent > STEADY_PERCENT {
+                reasoning.push(format!(
+                    "UNSTEADY: its repeats lie {:.1} % apart, in the longest window too",
+                    rate.spread_percent
+                ));
             }
         }
         (Ok(clk), _) => {
@@ -163,12 +183,13 @@ fn rate_row(forms: &[&Measured], rates: &CleanRates) -> (RateRow, Note) {
             row.refused = Some(refusals.join("; "));
         }
     }
-    (row, Note { instruction: entry.name.clone(), reasoning })
+    let form = row.lanes_per_clk_sm.and(net.form);
+    (row, Note { instruction: entry.name.clone(), form, reasoning })
 }
 
-/// A compound operation is what its instructions are: its fastest form.
+/// A compound operation is what its instructions are: its form of the fewest.
 fn compound(measured: &[(&Measured, &FormRate, &crate::verify::FormCode)]) -> Net {
-    let best = measured.iter().min_by(|a, b| a.1.clk_per_op.total_cmp(&b.1.clk_per_op));
+    let best = measured.first();
     let reasoning = measured
         .iter()
         .map(|(m, rate, code)| {
@@ -293,6 +314,15 @@ mod tests {
         assert!(notes[2].reasoning[0].contains("net of 1 PRMT"), "{:?}", notes[2]);
         assert_eq!((rows[0].latency_clk, rows[2].latency_clk), (Some(8.0), None));
         assert!(rows[0].provenance.by.contains("128 and 256 MUFU.EX2"), "{}", rows[0].provenance.by);
+    }
+
+    #[test]
+    fn a_row_whose_repeats_lie_apart_says_so() {
+        let mut row = measured("ex2", "MUFU.EX2", &[("MUFU.EX2", 1.0)]);
+        let unsteady = |m: Measured| rate_rows(&[m]).1[0].reasoning.iter().any(|l| l.starts_with("UNSTEADY"));
+        row.rate.as_mut().unwrap().spread_percent = 0.6;
+        assert!(unsteady(row));
+        assert!(!unsteady(measured("ex2", "MUFU.EX2", &[("MUFU.EX2", 1.0)])));
     }
 
     #[test]

@@ -9,6 +9,7 @@
 mod refuse;
 mod stalls;
 
+use crate::choice::Preference;
 use crate::lowering::lowering;
 use crate::prepare::{Prepared, Verified, prepare_streams};
 use crate::rows::{Note, round};
@@ -56,7 +57,9 @@ pub fn mine(
 /// The row of one entry from its forms (at least one).
 fn row(forms: &[Prepared], arch: Arch, provenance: &Provenance) -> (RateRow, Note) {
     let entry = &forms[0].parts[0].entry;
-    let seen = forms.iter().find_map(Prepared::widest);
+    // Machine code says what the row is of, as for measured rows.
+    let plain = forms.iter().filter_map(|f| Some((Preference::of(f)?, f))).min_by(|a, b| a.0.cmp(&b.0));
+    let seen = plain.and_then(|(_, form)| form.widest());
     let mut row = RateRow {
         instruction: entry.name.clone(),
         opcode: seen.and_then(|v| v.code.opcode()),
@@ -68,18 +71,23 @@ fn row(forms: &[Prepared], arch: Arch, provenance: &Provenance) -> (RateRow, Not
         refused: None,
         provenance: provenance.clone(),
     };
-    let mut reasoning = Vec::new();
-    let mut refusals = Vec::new();
+    let (mut reasoning, mut refusals, mut taken) = (Vec::new(), Vec::new(), None);
+    let opcode = row.opcode.clone();
     for form in forms {
+        let drifted = form.widest().and_then(|v| v.code.opcode()).filter(|o| opcode.as_ref() != Some(o));
+        if let Some(other) = drifted {
+            reasoning.push(format!("{}: {other} here, another instruction than the row's", form.form));
+            continue;
+        }
         match rate(form, entry, arch) {
             Ok((clk, how)) => {
                 reasoning.push(format!("{}: {how}", form.form));
                 let lanes = 128.0 / f64::from(clk.max(1));
                 // A form that ptxas fills with waits of its own is slower than the opcode.
                 if row.lanes_per_clk_sm.is_none_or(|known| lanes > known) {
+                    taken = Some(form.form.clone());
                     row.lanes_per_clk_sm = Some(round(lanes, 1000.0));
                     row.results_per_clk_sm = Some(round(lanes * entry.results, 1000.0));
-                    row.opcode = form.widest().and_then(|v| v.code.opcode());
                     row.pipe = form.widest().map_or(Pipe::Unknown, |v| v.code.pipe());
                 }
                 row.latency_clk = row.latency_clk.or_else(|| latency(form, entry, arch, clk));
@@ -94,7 +102,7 @@ fn row(forms: &[Prepared], arch: Arch, provenance: &Provenance) -> (RateRow, Not
         refusals.dedup();
         row.refused = Some(refusals.join("; "));
     }
-    (row, Note { instruction: entry.name.clone(), reasoning })
+    (row, Note { instruction: entry.name.clone(), form: taken, reasoning })
 }
 
 /// The issue interval that the widest stream's stalls say, in cycles of a scheduler.

@@ -20,7 +20,7 @@ mod net;
 mod outcome;
 mod pair;
 mod plan;
-mod ports;
+pub(crate) mod ports;
 mod shared_pipes;
 pub mod subjects;
 mod verification;

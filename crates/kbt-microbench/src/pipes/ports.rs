@@ -20,17 +20,24 @@ pub(crate) fn cycles_per_operation(
 ) -> Result<[f64; 2], CyclesError> {
     let more = f64::from(operations[1].saturating_sub(operations[0])).max(1.0);
     let need = |reuse: bool| {
-        let [small, large] = bodies.map(|w| cycles(arch, &w.instructions, reuse));
+        let [small, large] = bodies.map(|w| cycles(Some(arch), &w.instructions, reuse));
         Ok(((large? - small?) / more).max(0.0))
     };
     let (least, most): (f64, f64) = (need(true)?, need(false)?);
     Ok([least.min(most), most])
 }
 
+/// Cycles that a scheduler's register ports need for one pass of a body where nothing marked for reuse is found again;
+/// register files are alike on all targets.
+pub(crate) fn cycles_of_body(body: &Window) -> Result<f64, CyclesError> {
+    cycles(None, &body.instructions, false)
+}
+
 /// Reads of the busier bank in one pass.
-fn cycles(arch: Arch, body: &[Instruction], reuse: bool) -> Result<f64, CyclesError> {
-    // Rates are of no matter to the ports.
-    let profile = DeviceProfile::new("no rates", arch, Provenance::assumed("no rates are needed"));
+fn cycles(arch: Option<Arch>, body: &[Instruction], reuse: bool) -> Result<f64, CyclesError> {
+    // Rates are of no matter to the ports, nor whose they are.
+    let any = arch.unwrap_or(Arch::SM_90A);
+    let profile = DeviceProfile::new("no rates", any, Provenance::assumed("no rates are needed"));
     let without: Vec<Instruction>;
     let body = if reuse {
         body
@@ -38,7 +45,7 @@ fn cycles(arch: Arch, body: &[Instruction], reuse: bool) -> Result<f64, CyclesEr
         without = body.iter().map(without_reuse).collect();
         &without
     };
-    Ok(LoopModel::new(Some(arch), body, &profile, None)?.limits(1).register_ports)
+    Ok(LoopModel::new(arch, body, &profile, None)?.limits(1).register_ports)
 }
 
 fn without_reuse(insn: &Instruction) -> Instruction {

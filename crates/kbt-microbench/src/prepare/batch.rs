@@ -104,6 +104,7 @@ fn assemble(module: &[(usize, &Stream)], arch: Arch, tools: &Toolchain) -> Vec<(
                 Err(why) => prepared.refused.push((Some(plans[0].chains), why.to_string())),
             }
         }
+        prepared.keep_one_lowering();
         (*at, prepared)
     };
     module.iter().map(each).collect()

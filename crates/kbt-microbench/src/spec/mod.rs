@@ -225,10 +225,13 @@ impl Entry {
     /// Whether a SASS mnemonic is one that was meant.
     #[must_use]
     pub fn is_target(&self, opcode: &str) -> bool {
-        self.target.iter().any(|pattern| match pattern.strip_suffix('*') {
-            Some(head) => opcode.starts_with(head),
-            None => opcode == pattern,
-        })
+        self.target.iter().any(|pattern| Self::matches(pattern, opcode))
+    }
+
+    /// Whether a mnemonic is what a `target` pattern names: itself, or whatever begins so before a `*`.
+    #[must_use]
+    pub fn matches(pattern: &str, opcode: &str) -> bool {
+        pattern.strip_suffix('*').map_or_else(|| opcode == pattern, |head| opcode.starts_with(head))
     }
 
     fn check(&self) -> Result<(), String> {
