@@ -11,6 +11,7 @@ mod section;
 
 pub use run::ReportError;
 
+use kbt_evidence::Verdict;
 use kbt_roofline::outcome::RooflinePlot;
 use run::Run;
 use std::io::{self, Write as _};
@@ -46,6 +47,14 @@ pub fn render(run_dir: &Path) -> Result<(String, String), ReportError> {
     let run = Run::read(run_dir)?;
     let document = section::document(&run)?;
     Ok((html::render(&document), markdown::render(&document)))
+}
+
+/// The verdicts of a run's finished steps, in the ladder's order: those that its journal holds and did not send back.
+///
+/// # Errors
+/// Where there is no run, or where a step file or the journal is damaged (naming file and field).
+pub fn verdicts(run_dir: &Path) -> Result<Vec<Verdict>, ReportError> {
+    run::verdicts(run_dir)
 }
 
 /// A roofline as an SVG file of its own: roofs with their rates and provenance, kernels as points.

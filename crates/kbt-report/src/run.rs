@@ -134,6 +134,19 @@ impl Run {
     }
 }
 
+/// The verdicts of a run's finished steps, without their outcomes.
+pub(crate) fn verdicts(dir: &Path) -> Result<Vec<Verdict>, ReportError> {
+    if !dir.join("run.json").is_file() {
+        return Err(ReportError::NotARun(dir.to_owned()));
+    }
+    let steps = Steps { dir, journal: journal(&dir.join("journal.jsonl"))? };
+    let mut all = Vec::new();
+    for step in Step::ALL {
+        all.extend(steps.file(step)?.into_iter().flat_map(|(_, file)| file.verdicts));
+    }
+    Ok(all)
+}
+
 struct Steps<'a> {
     dir: &'a Path,
     /// The digest of each finished step's file; `None` where the directory has no journal and every file counts.
@@ -141,7 +154,8 @@ struct Steps<'a> {
 }
 
 impl Steps<'_> {
-    fn read<T: DeserializeOwned>(&self, step: Step, schema: &str) -> Result<Slot<T>, ReportError> {
+    /// A step's file, where it counts.
+    fn file(&self, step: Step) -> Result<Option<(PathBuf, StepFile)>, ReportError> {
         let path = self.dir.join("steps").join(format!("{}-{step}.json", step.index()));
         let digest = match &self.journal {
             // What the journal does not hold was not finished, or will be made again.
@@ -166,6 +180,11 @@ impl Steps<'_> {
         if file.step != step {
             return Err(damaged(&path, "step", &format!("is `{}`, expected `{step}`", file.step)));
         }
+        Ok(Some((path, file)))
+    }
+
+    fn read<T: DeserializeOwned>(&self, step: Step, schema: &str) -> Result<Slot<T>, ReportError> {
+        let Some((path, file)) = self.file(step)? else { return Ok(None) };
         let mut kinds = BTreeSet::new();
         let outcome = match file.outcome {
             Some(value) => {
@@ -296,7 +315,7 @@ pub(crate) struct RungDone<'a> {
 
 impl Run {
     /// The verdicts of every finished step, in the ladder's order.
-    pub(crate) fn verdicts(&self) -> Vec<Verdict> {
+    pub(crate) fn steps_verdicts(&self) -> impl Iterator<Item = &Verdict> {
         fn of<T>(slot: &Slot<T>) -> impl Iterator<Item = &Verdict> {
             slot.iter().flat_map(|done| &done.verdicts)
         }
@@ -307,8 +326,11 @@ impl Run {
             .chain(of(&self.algebra))
             .chain(of(&self.handoff))
             .chain(of(&self.validate))
-            .cloned()
-            .collect()
+    }
+
+    /// The same, to hand on.
+    pub(crate) fn verdicts(&self) -> Vec<Verdict> {
+        self.steps_verdicts().cloned().collect()
     }
 
     /// Every step of the ladder, in order.

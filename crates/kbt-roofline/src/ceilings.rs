@@ -86,6 +86,10 @@ impl RoofKind {
         }
     }
 
+    pub(crate) const fn is_device_memory(self) -> bool {
+        matches!(self, Self::HbmPeak | Self::HbmRead | Self::HbmWrite | Self::HbmCopy | Self::HbmMix)
+    }
+
     const fn of(kind: CeilingKind) -> Option<Self> {
         Some(match kind {
             CeilingKind::HbmRead => Self::HbmRead,
@@ -120,6 +124,8 @@ pub struct Ceilings {
     /// What sources disagree on, for the reader.
     pub disputes: Vec<String>,
     roofs: BTreeMap<RoofKind, Figure>,
+    /// Roofs that the sheet's own user measured.
+    of_sheet: Vec<RoofKind>,
 }
 
 impl Ceilings {
@@ -136,6 +142,7 @@ impl Ceilings {
             power_limit_w: None,
             disputes: Vec::new(),
             roofs: BTreeMap::new(),
+            of_sheet: Vec::new(),
         };
         for ceiling in &profile.ceilings {
             found.add_ceiling(ceiling);
@@ -169,19 +176,43 @@ impl Ceilings {
             power_limit_w: None,
             disputes: Vec::new(),
             roofs: BTreeMap::new(),
+            of_sheet: Vec::new(),
         };
         found.fill(part);
         found.fill_arch();
         found
     }
 
-    /// The same, with what the sheet's own user measured on the same device, where that is better known.
+    /// The same, with what the sheet's own user measured: where that is better known, or where the sheet's device is
+    /// another one. Then these ceilings say nothing of a roof that the sheet states, nor of SMs and clocks.
     #[must_use]
     pub fn with_sheet(mut self, sheet: &FactSheet) -> Self {
+        self.of_sheet = sheet.ceilings.iter().filter_map(|c| RoofKind::of(c.kind)).collect();
+        let named = sheet.device.as_ref().and_then(|d| d.name.as_deref());
+        if let Some(other) = named.filter(|n| !published::same_device(n, &self.device)) {
+            let stated = self.of_sheet.clone();
+            let memory = stated.iter().any(|k| k.is_device_memory());
+            self.roofs.retain(|k, _| !(stated.contains(k) || memory && k.is_device_memory()));
+            (self.sm_count, self.sm_clock_mhz, self.power_limit_w) = (None, None, None);
+            if let Some(part) = published::part(other) {
+                self.machine_of(part);
+            }
+        }
         for ceiling in &sheet.ceilings {
             self.add_ceiling(ceiling);
         }
         self
+    }
+
+    /// Whether a roof is the sheet's own; a mix is where both its ends are.
+    #[must_use]
+    pub(crate) fn of_sheet(&self, kind: RoofKind) -> bool {
+        match kind {
+            RoofKind::HbmMix => {
+                self.roofs.keys().filter(|k| k.is_device_memory()).all(|k| self.of_sheet.contains(k))
+            }
+            _ => self.of_sheet.contains(&kind),
+        }
     }
 
     /// A roof.
@@ -300,11 +331,16 @@ impl Ceilings {
         }
     }
 
-    fn fill(&mut self, part: &Part) {
+    /// SMs, clock and power limit, where they are not known.
+    fn machine_of(&mut self, part: &Part) {
         let plain = |name: &str, value: f64, unit| Figure::new(name, value, unit, part.provenance.clone());
         self.sm_count.get_or_insert_with(|| plain("SM count", part.sm_count, Unit::Count));
         self.sm_clock_mhz.get_or_insert_with(|| plain("SM clock", part.sm_clock_mhz, Unit::Megahertz));
         self.power_limit_w.get_or_insert_with(|| plain("power limit", part.power_limit_w, Unit::Watts));
+    }
+
+    fn fill(&mut self, part: &Part) {
+        self.machine_of(part);
         if let Some(what) = &part.disputed {
             self.disputes.push(format!("{}: {what}", part.name));
         }

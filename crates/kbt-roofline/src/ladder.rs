@@ -5,6 +5,7 @@ use crate::candidates::{self, BottleneckClass};
 use crate::outcome::{
     CandidateRow, CandidateStanding as Standing, OrderStep, Priority, Statement, TriageOutcome,
 };
+use crate::signals::Signal;
 use kbt_evidence::{Direction, FixClass, Standing as Ruled, Step, Verdict};
 
 /// The classes of bottleneck that a class of fix answers; none for one that answers no bottleneck.
@@ -36,6 +37,10 @@ impl TriageOutcome {
     /// The same triage with the verdicts of the ladder's later steps in its matrix, ranked anew. What a step recommends
     /// comes first; what one rules out speaks against its classes, and what one rules out by measurement is not
     /// proposed again. Verdicts of the triage itself, and those that could not tell, change nothing.
+    ///
+    /// This is a view on a run, made anew by whoever shows it, and never written back: the first step's file is what the
+    /// later steps were decided on, and a copy with their verdicts in it would be a second account of them, which a run
+    /// that is sent back would leave stale.
     #[must_use]
     pub fn with_ladder(&self, verdicts: &[Verdict]) -> Self {
         let mut outcome = self.clone();
@@ -92,7 +97,19 @@ fn add_missing_row(rows: &mut Vec<CandidateRow>, verdict: &Verdict) {
     });
 }
 
+/// The signal that a verdict's step has read, whether it helps or not: it is no longer to be measured.
+const fn has_read(verdict: &Verdict) -> Option<Signal> {
+    match (verdict.step, verdict.class) {
+        (Step::Trace, FixClass::RoleBalance) => Some(Signal::RoleBusy),
+        (Step::Schedule, FixClass::RegisterBudget) => Some(Signal::SpillBytes),
+        _ => None,
+    }
+}
+
 fn apply(row: &mut CandidateRow, verdict: &Verdict, place: Place) -> Place {
+    if let (Some(signal), false) = (has_read(verdict), verdict.evidence.is_empty()) {
+        row.needed.retain(|n| !n.starts_with(signal.meaning()));
+    }
     let figures = verdict.evidence.iter().filter(|e| e.direction == Direction::For);
     let statement = Statement {
         text: format!(
@@ -126,9 +143,22 @@ fn apply(row: &mut CandidateRow, verdict: &Verdict, place: Place) -> Place {
             if place == Place::Recommended { place } else { Place::RuledOut }
         }
         _ => {
-            row.needed.extend(
-                verdict.next.iter().map(|n| format!("step {} ({}): {n}", verdict.step.index(), verdict.step)),
-            );
+            let step = format!("step {} ({})", verdict.step.index(), verdict.step);
+            // A class of fix that answers one class of bottleneck alone speaks of that one; a wider one cannot say which.
+            if let ([_], false) = (answers(verdict.class), verdict.evidence.is_empty()) {
+                for evidence in &verdict.evidence {
+                    let list = match evidence.direction {
+                        Direction::For => &mut row.supports,
+                        Direction::Against => &mut row.against,
+                    };
+                    let text = format!("{step} leaves it open: {}", evidence.statement);
+                    list.push(Statement { text, figures: evidence.figures.clone() });
+                }
+                row.needed.extend(verdict.next.iter().map(|n| format!("{step}: {n}")));
+            } else {
+                let next = verdict.next.as_ref().map_or_else(String::new, |n| format!("; {n}"));
+                row.needed.push(format!("{step} leaves it open: {}{next}", verdict.reason));
+            }
             place
         }
     };
@@ -260,10 +290,58 @@ mod tests {
             .next("time a mix");
         let after = before.with_ladder(std::slice::from_ref(&open));
         let row = after.evidence.iter().find(|r| r.class == BottleneckClass::InstructionPipe).unwrap();
-        assert!(row.needed.iter().any(|n| n == "step 1 (rates): time a mix"), "{:?}", row.needed);
+        let left = "step 1 (rates) leaves it open: may help; time a mix";
+        assert!(row.needed.iter().any(|n| n == left), "{:?}", row.needed);
         let refused = measured(FixClass::InstructionChoice, Ruled::Refused, Step::Rates);
         let own = measured(FixClass::TensorThroughput, Ruled::RuledOut, Step::Triage);
         assert_eq!(before.with_ladder(&[refused, own]), before);
+    }
+
+    #[test]
+    fn what_an_open_verdict_measured_is_evidence_where_it_can_only_mean_one_class() {
+        let before = triaged();
+        let open = |class| measured(class, Ruled::Open, Step::Rates).with(Evidence::against("a mix", vec![]));
+        let after = before.with_ladder(&[open(FixClass::InstructionChoice)]);
+        let row = after.evidence.iter().find(|r| r.class == BottleneckClass::InstructionPipe).unwrap();
+        let last = row.supports.last().unwrap();
+        assert_eq!(
+            (last.text.as_str(), last.figures.len()),
+            ("step 1 (rates) leaves it open: as measured", 1)
+        );
+        assert_eq!(row.against.last().unwrap().text, "step 1 (rates) leaves it open: a mix");
+        assert_eq!(row.standing, Standing::Contested);
+        assert!(row.needed.iter().any(|n| n == "step 1 (rates): do it"), "{:?}", row.needed);
+        // Fewer bytes answer several bottlenecks: which one is meant is not known.
+        let after = before.with_ladder(&[open(FixClass::MemoryTraffic)]);
+        for (old, new) in before.evidence.iter().zip(&after.evidence) {
+            assert_eq!(
+                (&old.supports, &old.against, old.standing),
+                (&new.supports, &new.against, new.standing)
+            );
+        }
+        let row =
+            after.evidence.iter().find(|r| answers(FixClass::MemoryTraffic).contains(&r.class)).unwrap();
+        let left = "step 1 (rates) leaves it open: as measured; do it";
+        assert!(row.needed.iter().any(|n| n == left), "{:?}", row.needed);
+    }
+
+    #[test]
+    fn what_a_step_measured_is_no_longer_advised() {
+        let mut before = triaged();
+        let first = &mut before.evidence[0];
+        first.class = BottleneckClass::RoleBalance;
+        first.needed = vec![format!("{} (`kbt trace stats`)", Signal::RoleBusy.meaning()), "another".into()];
+        let advised = |o: &TriageOutcome| {
+            let row = o.evidence.iter().find(|r| r.class == BottleneckClass::RoleBalance).unwrap();
+            assert!(row.needed.iter().any(|n| n == "another"));
+            row.needed.iter().any(|n| n.contains("kbt trace stats"))
+        };
+        assert!(advised(&before));
+        let by = |step| measured(FixClass::RoleBalance, Ruled::Open, step);
+        assert!(!advised(&before.with_ladder(&[by(Step::Trace)])));
+        assert!(advised(&before.with_ladder(&[by(Step::Schedule)])), "another step has not looked");
+        let empty = Verdict::new(FixClass::RoleBalance, Ruled::Open, Step::Trace, "no trace");
+        assert!(advised(&before.with_ladder(&[empty])), "nothing was found");
     }
 
     #[test]

@@ -121,7 +121,9 @@ pub(crate) fn credibility(outcome: &TriageOutcome, case: &Case<'_>) -> Vec<Order
             "the sheet was timed on another device than the ceilings describe".to_owned(),
         );
     }
-    if case.sheet.device.as_ref().is_none_or(|d| d.sm_clock_mhz.is_none()) {
+    // A time that was measured here says at which clock.
+    let clock = case.accounts.time_us.as_ref().and_then(|t| t.provenance.sm_clock_mhz);
+    if clock.is_none() && case.sheet.device.as_ref().is_none_or(|d| d.sm_clock_mhz.is_none()) {
         p0(
             "log the SM clock and the power during the timing".to_owned(),
             "a throttled run reads as a slower kernel".to_owned(),

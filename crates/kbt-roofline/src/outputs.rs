@@ -73,25 +73,28 @@ fn percent(case: &Case<'_>, signal: Signal) -> Option<f64> {
 fn conclusion(outcome: &TriageOutcome, case: &Case<'_>) -> String {
     let Some(call) = outcome.call else { return "no call".to_owned() };
     let time = case.accounts.time_us.as_ref().map_or(0.0, |t| t.value);
-    let hbm = percent(case, Signal::HbmBusy).unwrap_or(0.0);
-    let compute = percent(case, Signal::ComputeBusy).unwrap_or(0.0);
-    let device = &case.ceilings.device;
+    let busy = |s| percent(case, s).map_or_else(|| "an unknown part".to_owned(), |v| format!("{v:.0} %"));
+    let hbm = busy(Signal::HbmBusy);
+    // An operator without operations leaves its pipe idle, whatever that pipe's roof is.
+    let none = case.work.flop.value <= 0.0;
+    let compute = if none { "0 %".to_owned() } else { busy(Signal::ComputeBusy) };
+    let device = case.device;
     let why = match call {
         _ if case.cross_device => format!(
             "by intensity alone, since the time is another device's ({})",
             outcome.sheet_device.as_deref().unwrap_or("not named")
         ),
         Call::MemoryBound => {
-            format!("device memory is busy {hbm:.0} % of {time:.1} us, the arithmetic {compute:.0} %")
+            format!("device memory is busy {hbm} of {time:.1} us, the arithmetic {compute}")
         }
         Call::ComputeBound => {
-            format!("the arithmetic fills {compute:.0} % of {time:.1} us, device memory {hbm:.0} %")
+            format!("the arithmetic fills {compute} of {time:.1} us, device memory {hbm}")
         }
-        Call::NearRidge => format!(
-            "both roofs are near: arithmetic {compute:.0} %, device memory {hbm:.0} % of {time:.1} us"
-        ),
+        Call::NearRidge => {
+            format!("both roofs are near: arithmetic {compute}, device memory {hbm} of {time:.1} us")
+        }
         Call::Neither => format!(
-            "device memory {hbm:.0} % and arithmetic {compute:.0} % of {time:.1} us (a roof that limits reads {:.0} % or more)",
+            "device memory {hbm} and arithmetic {compute} of {time:.1} us (a roof that limits reads {:.0} % or more)",
             EXPLAINS * 100.0
         ),
     };
@@ -171,10 +174,17 @@ fn evidence(outcome: &TriageOutcome, case: &Case<'_>) -> EvidenceOutput {
     }
     assumptions.extend(case.ceilings.disputes.iter().map(|d| format!("disputed: {d}")));
     if let Some(other) = &outcome.sheet_device {
-        assumptions.push(format!(
-            "the sheet names {other}, the ceilings are {}'s: shares of the time compare two devices",
-            case.ceilings.device
-        ));
+        assumptions.push(if case.cross_device {
+            format!(
+                "the sheet names {other}, the ceilings are {}'s: the time is no share of another device's roofs",
+                case.ceilings.device
+            )
+        } else {
+            format!(
+                "the sheet names {other}, the ceilings are {}'s: shares of the time are of the ceilings that the sheet states, and no others; where it states one side alone, the ridge pairs two devices",
+                case.ceilings.device
+            )
+        });
     }
     if let Some(rules) = case.sheet.profiler.as_ref().and_then(|p| p.rules.as_ref()) {
         assumptions.extend(rules.iter().map(|r| format!("lead from the profiler's rules, no verdict: {r}")));
@@ -220,7 +230,7 @@ fn artifact(outcome: &TriageOutcome, case: &Case<'_>) -> Artifact {
             figure: t.clone(),
         });
     }
-    Artifact { title: format!("accounting of {} on {}", outcome.name, case.ceilings.device), rows }
+    Artifact { title: format!("accounting of {} on {}", outcome.name, case.device), rows }
 }
 
 fn validation(outcome: &TriageOutcome, sheet: &FactSheet, kind: OperatorKind) -> Validation {
@@ -253,7 +263,9 @@ fn boundary(sheet: &FactSheet, kind: OperatorKind) -> String {
     let s = sheet.shape.clone().unwrap_or_default();
     let i = sheet.implementation.clone().unwrap_or_default();
     let off = |v: Option<u64>, tile: Option<u64>| {
-        v.map_or_else(|| "?".to_owned(), |v| (v.saturating_sub(v % tile.unwrap_or(1).max(1)) + 1).to_string())
+        // The end of the number range has no neighbour above; that size is then its own boundary.
+        let past = |v: u64| (v - v % tile.unwrap_or(1).max(1)).saturating_add(1);
+        v.map_or_else(|| "?".to_owned(), |v| past(v).to_string())
     };
     match kind {
         OperatorKind::Gemm => format!(

@@ -30,6 +30,9 @@ pub(crate) struct Case<'a> {
     pub(crate) ceilings: &'a Ceilings,
     pub(crate) accounts: &'a Accounts,
     pub(crate) signals: &'a Signals,
+    /// The device that the time is held against: the sheet's, where its own ceilings are.
+    pub(crate) device: &'a str,
+    /// Whether the time is another device's than the roofs, so that only the intensity is left.
     pub(crate) cross_device: bool,
 }
 
@@ -74,15 +77,22 @@ pub fn triage(
     };
     let named = sheet.device.as_ref().and_then(|d| d.name.clone());
     let differs = named.filter(|n| !same_device(n, &ceilings.device));
-    let cross_device = differs.is_some() && sheet.ceilings.is_empty();
-    outcome.sheet_device = differs;
-    if cross_device {
-        // Time on one device is no share of another's roofs; what is no roof of a device stays.
-        let own = [Resource::Communication, Resource::HostTransfer, Resource::Submission, Resource::Chain];
-        accounts.bounds.iter_mut().filter(|b| !own.contains(&b.resource)).for_each(|b| b.share = None);
+    if differs.is_some() {
+        only_own_shares(&mut accounts, ceilings);
     }
+    let cross_device = differs.is_some() && !roofs_of_the_time(&accounts);
+    let device = differs.clone().filter(|_| !cross_device).unwrap_or_else(|| ceilings.device.clone());
+    outcome.sheet_device = differs;
     let signals = signals::derive(sheet, &work, ceilings, &accounts);
-    let case = Case { sheet, work: &work, ceilings, accounts: &accounts, signals: &signals, cross_device };
+    let case = Case {
+        sheet,
+        work: &work,
+        ceilings,
+        accounts: &accounts,
+        signals: &signals,
+        device: &device,
+        cross_device,
+    };
     outcome.call = Some(initial.call);
     outcome.margin = Some(initial.margin.clone());
     outcome.initial = Some(initial);
@@ -91,7 +101,7 @@ pub fn triage(
     let firm = |f: &Figure| is_firm(f.provenance.kind);
     let roofs_firm = accounts.hbm_roof.iter().map(|(_, f)| f).chain(&accounts.compute_roof).all(firm);
     outcome.order_of_magnitude =
-        cross_device || !roofs_firm || accounts.time_us.as_ref().is_some_and(|t| !firm(t));
+        outcome.sheet_device.is_some() || !roofs_firm || accounts.time_us.as_ref().is_some_and(|t| !firm(t));
     if !missing.is_empty() {
         // Only the timing is missing, or only a latency: the roofline by intensity stands, no more.
         let only_time = missing == [Fact::Timing];
@@ -123,6 +133,39 @@ pub fn triage(
     outcome.order = order::order(&outcome, &case);
     outcome.outputs = Some(outputs::diagnosed(&outcome, &case));
     Ok(outcome)
+}
+
+/// Time on one device is no share of another's roofs: of the bounds those keep their share that rest on the sheet's own
+/// ceilings, or on no roof of a device.
+fn only_own_shares(accounts: &mut Accounts, ceilings: &Ceilings) {
+    let own = |kind| ceilings.of_sheet(kind);
+    let memory = accounts.hbm_roof.as_ref().is_some_and(|(kind, _)| own(*kind));
+    // What is used and no roof of memory is arithmetic.
+    let mut arithmetic = accounts.roofs_used.iter().filter(|k| !k.is_device_memory()).peekable();
+    let arithmetic = arithmetic.peek().is_some() && arithmetic.all(|k| own(*k));
+    for bound in &mut accounts.bounds {
+        let keeps = match bound.resource {
+            Resource::Communication | Resource::HostTransfer | Resource::Submission | Resource::Chain => true,
+            Resource::Hbm | Resource::HbmTraffic => memory,
+            Resource::Compute | Resource::Waves => arithmetic,
+            Resource::L2 => own(RoofKind::L2Read),
+            Resource::Shared => own(RoofKind::SharedRead),
+            Resource::Xu => own(RoofKind::Ex2),
+            Resource::Launch => own(RoofKind::LaunchLatency),
+        };
+        if !keeps {
+            bound.share = None;
+        }
+    }
+}
+
+/// Whether the roofs with a share of the time decide the call: both sides, or one that explains it alone.
+fn roofs_of_the_time(accounts: &Accounts) -> bool {
+    let share = |r| accounts.share(r).map(|f| f.value);
+    let memory = share(Resource::HbmTraffic).or(share(Resource::Hbm));
+    let compute = share(Resource::Compute);
+    let explains = |s: Option<f64>| s.is_some_and(|s| s >= EXPLAINS);
+    (memory.is_some() && compute.is_some()) || explains(memory) || explains(compute)
 }
 
 fn empty(sheet: &FactSheet, ceilings: Option<&Ceilings>) -> TriageOutcome {
@@ -246,6 +289,13 @@ fn diagnose(outcome: &mut TriageOutcome, case: &Case<'_>) {
 fn plot(case: &Case<'_>) -> RooflinePlot {
     let a = case.accounts;
     let mut plot = RooflinePlot::default();
+    let stated = case.sheet.device.as_ref().and_then(|d| d.name.as_deref());
+    let other = stated.filter(|n| !same_device(n, &case.ceilings.device));
+    // A roof of another device than the rest says so.
+    let named = |kind: RoofKind| match other.filter(|_| case.ceilings.of_sheet(kind)) {
+        Some(other) => format!("{} of {other}", kind.as_str()),
+        None => kind.as_str().to_owned(),
+    };
     let mut slope = |name: &str, f: &Figure| {
         plot.roofs.push(PlotRoof {
             name: name.to_owned(),
@@ -255,11 +305,11 @@ fn plot(case: &Case<'_>) -> RooflinePlot {
         });
     };
     if let Some((kind, f)) = &a.hbm_roof {
-        slope(kind.as_str(), f);
+        slope(&named(*kind), f);
     }
     for kind in [RoofKind::L2Read, RoofKind::SharedRead] {
         if let Some(f) = case.ceilings.roof(kind) {
-            slope(kind.as_str(), f);
+            slope(&named(kind), f);
         }
     }
     let mut flat = |name: String, value: f64, provenance: Provenance| {

@@ -70,11 +70,17 @@ impl TriageOutcome {
             best.share.as_ref().map_or(String::new(), |s| format!(", {:.0} % of the time", s.value * 100.0));
         let mut verdict =
             Verdict::new(class, standing, Step::Triage, format!("{}: {}{share}", best.standing, best.title));
+        if let Some(share) = &best.share {
+            let side = if best.supports.is_empty() { Evidence::against } else { Evidence::supports };
+            verdict = verdict.with(side("what it would account for".to_owned(), vec![share.clone()]));
+        }
         for row in rows {
             for s in &row.supports {
                 verdict = verdict.with(Evidence::supports(s.text.clone(), s.figures.clone()));
             }
-            for s in row.against.iter().filter(|_| !row.supports.is_empty()) {
+            // What speaks against a row that nothing speaks for says something of the class only where no row is better.
+            let told = |row: &CandidateRow| !row.supports.is_empty() || row.candidate == best.candidate;
+            for s in row.against.iter().filter(|_| told(row)) {
                 verdict = verdict.with(Evidence::against(s.text.clone(), s.figures.clone()));
             }
         }

@@ -3,7 +3,7 @@
 
 use kbt_device::{Arch, Ceiling, CeilingKind, DeviceProfile};
 use kbt_evidence::{Figure, FixClass, Provenance, Standing, Unit};
-use kbt_roofline::outcome::{Call, Status};
+use kbt_roofline::outcome::{Call, CheckStatus, Status};
 use kbt_roofline::{Ceilings, FactSheet, PvMode, TriageOutcome, attention_facts, part, triage};
 
 const RMSNORM: &str = include_str!("../../../fixtures/facts/rmsnorm.yaml");
@@ -134,8 +134,80 @@ fn another_device_in_the_sheet_is_reported_not_refused() {
     assert_eq!(outcome.call, Some(Call::MemoryBound));
     assert!(outcome.order_of_magnitude);
     let o = outcome.outputs.unwrap();
-    assert!(o.evidence.assumptions.iter().any(|a| a.contains("two devices")));
+    assert!(o.evidence.assumptions.iter().any(|a| a.contains("another device's roofs")));
     assert!(o.conclusion.contains("another device"));
+}
+
+#[test]
+fn a_time_is_held_against_the_sheet_s_own_ceilings_whatever_the_device() {
+    for (sheet, device) in [
+        (include_str!("../../../fixtures/facts/saxpy-above-its-ceiling.yaml"), "RTX 5070"),
+        (include_str!("../../../fixtures/facts/decode-batch-1.yaml"), "NVIDIA A100-SXM4-80GB"),
+    ] {
+        let sheet = FactSheet::from_yaml(sheet, "f.yaml").unwrap();
+        // Measured roofs of another device are better known, and say nothing of this time.
+        for ceilings in [measured_h200(), b200()] {
+            let o = triage(&sheet, Some(&ceilings), &[]).unwrap();
+            assert_eq!(o.call, Some(Call::MemoryBound), "{device}");
+            assert_eq!(o.evidence[0].candidate, "hbm_bandwidth", "{device}");
+            assert!(o.order_of_magnitude);
+            assert_eq!(o.sheet_device.as_deref(), Some(device));
+            for bound in &o.bounds {
+                let own = bound.name.starts_with("HBM");
+                assert_eq!(bound.share.is_some(), own, "{device}: {}", bound.name);
+            }
+            let conclusion = o.outputs.unwrap().conclusion;
+            assert!(conclusion.contains(&format!("memory-bound on {device}: ")), "{conclusion}");
+            assert!(conclusion.contains("the arithmetic an unknown part"), "{conclusion}");
+            let own = o.plot.unwrap().roofs.iter().filter(|r| r.name.ends_with(device)).count();
+            assert_eq!(own, 1, "a roof of another device says so in the plot");
+        }
+    }
+}
+
+#[test]
+fn where_a_grid_ran_is_not_where_the_ceilings_are() {
+    // 108 CTAs fill an A100 and leave 24 of an H200's 132 SMs empty; the part is known, so its own count is taken.
+    let text = "operator: {kind: gemm}\nshape: {m: 4096, n: 4096, k: 4096}\n\
+                dtypes: {inputs: [bf16], output: bf16, mma: bf16}\ndataflow: {reuse: tiles}\n\
+                implementation: {grid_ctas: 108, ctas_per_sm: 1, mma_instruction: mma.sync}\n\
+                timing: {median_us: 700, method: cuda_events, communication_included: false}\n";
+    let status = |device: &str, check: &str| {
+        let sheet = FactSheet::from_yaml(&format!("{text}device: {{name: {device}}}\n"), "f.yaml").unwrap();
+        let o = triage(&sheet, Some(&measured_h200()), &[]).unwrap();
+        o.checks.iter().find(|c| c.id == check).unwrap().status
+    };
+    assert_eq!(status("A100", "small_shape"), CheckStatus::Clear);
+    assert_eq!(status("NVIDIA H200", "small_shape"), CheckStatus::Fired);
+    assert_eq!(status("an unknown card", "small_shape"), CheckStatus::NotEvaluated);
+    // mma.sync is an A100's own matrix instruction and an older one on an H200.
+    assert_eq!(status("NVIDIA H200", "no_tensor_instructions"), CheckStatus::Fired);
+    assert_ne!(status("A100", "no_tensor_instructions"), CheckStatus::Fired);
+}
+
+#[test]
+fn the_largest_sizes_that_a_sheet_can_state_are_an_answer_and_no_crash() {
+    let most = u64::MAX;
+    let formats = "dtypes: {inputs: [bf16], output: bf16}\ndataflow: {reuse: none}\n\
+                   implementation: {tile_m: 128, tile_n: 18446744073709551615}\n\
+                   timing: {median_us: 1, method: cuda_events, communication_included: false}\n";
+    for work in [
+        format!("operator: {{kind: gemm}}\nshape: {{batch: {most}, m: {most}, n: {most}, k: {most}}}\n"),
+        format!("operator: {{kind: elementwise}}\nshape: {{elements: {most}}}\n"),
+        format!("operator: {{kind: normalization}}\nshape: {{rows: {most}, columns: {most}}}\n"),
+        format!(
+            "operator: {{kind: attention}}\nshape: {{heads: {most}, seqlen: {most}, head_dim: {most}, causal: true}}\n"
+        ),
+        format!(
+            "operator: {{kind: convolution}}\nshape: {{channels: {most}, filters: {most}, height: {most}, width: {most}, \
+             kernel_height: 1, kernel_width: {most}, padding: {most}, stride: {most}, groups: {most}}}\n"
+        ),
+    ] {
+        let o = run(&(work.clone() + formats));
+        assert_eq!(o.status, Status::Diagnosed, "{work}");
+        // No kernel does that in a microsecond.
+        assert!(!o.contradictions.is_empty(), "{work}");
+    }
 }
 
 fn measured_h200() -> Ceilings {
@@ -188,6 +260,17 @@ fn a_side_is_ruled_out_only_by_measured_ceilings_and_a_measured_time() {
 }
 
 #[test]
+fn a_clock_that_the_time_was_measured_at_is_not_asked_for_again() {
+    let asked = |provenance: Provenance| {
+        let o = triage(&attention(1400.0, provenance), Some(&measured_h200()), &[]).unwrap();
+        o.order.iter().any(|s| s.action.contains("log the SM clock"))
+    };
+    let measured = Provenance::measured("kbt kernel run", "NVIDIA H200", "2026-11-30");
+    assert!(asked(measured.clone()));
+    assert!(!asked(measured.with_sm_clock_mhz(1980.0)));
+}
+
+#[test]
 fn a_time_below_a_bound_is_a_contradiction() {
     let measured = Provenance::measured("kbt kernel run", "NVIDIA H200", "2026-11-30");
     // 550 GFLOP in 600 us would be 916 TFLOP/s, past the measured 780.
@@ -212,6 +295,10 @@ fn outcomes_survive_json_and_no_number_is_without_provenance() {
         assert_eq!(serde_json::from_str::<TriageOutcome>(&text).unwrap(), outcome);
         assert!(!outcome.headline().is_empty() && !outcome.headline().contains('\n'));
         assert!(!outcome.verdicts().is_empty());
+        // A verdict that states a share of the time has its figure.
+        for v in outcome.verdicts().iter().filter(|v| v.reason.contains("% of the time")) {
+            assert!(v.evidence.iter().any(|e| !e.figures.is_empty()), "{}", v.reason);
+        }
     }
 }
 

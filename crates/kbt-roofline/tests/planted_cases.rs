@@ -183,3 +183,9 @@ fn useful_arithmetic_off_the_tensor_cores_is_not_read_off_the_tensor_pipe() {
     assert!(said("xu.yaml").contains("arithmetic 18 %"), "{}", said("xu.yaml"));
     assert!(said("gemm_serial.yaml").contains("arithmetic 33 %"), "{}", said("gemm_serial.yaml"));
 }
+
+#[test]
+fn an_operator_without_operations_keeps_no_pipe_busy() {
+    let said = case("uncoalesced.yaml").outputs.unwrap().conclusion;
+    assert!(said.contains("arithmetic 0 %"), "{said}");
+}

@@ -199,6 +199,42 @@ fn a_sheet_that_gives_no_roof_is_refused_by_name_and_one_without_a_time_is_drawn
 }
 
 #[test]
+fn every_command_that_a_triage_proposes_is_one_to_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let facts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/facts");
+    let sheets = [facts.join("planted"), facts].into_iter().flat_map(|f| fs::read_dir(f).unwrap());
+    let mut commands = std::collections::BTreeSet::new();
+    for sheet in sheets.map(|e| e.unwrap().path()).filter(|p| p.extension().is_some_and(|e| e == "yaml")) {
+        let out =
+            kbt(folder.path(), &["triage", sheet.to_str().unwrap(), "--device", "H200", "--format", "json"]);
+        let outcome: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+        let experiments = outcome["experiments"].as_array().unwrap().clone();
+        commands.extend(experiments.iter().filter_map(|e| Some(e["command"].as_str()?.to_owned())));
+    }
+    assert!(commands.len() >= 4, "{commands:?}");
+    for command in commands {
+        let mut words = command.split_whitespace();
+        match words.next().unwrap() {
+            "kbt" => {}
+            "nsys" | "nvidia-smi" => continue,
+            other => panic!("{command}: {other}"),
+        }
+        let words: Vec<&str> = words.collect();
+        let named = words.iter().take_while(|w| w.chars().all(|c| c.is_ascii_lowercase()));
+        let named: Vec<&str> = named.copied().collect();
+        let help = Command::new(env!("CARGO_BIN_EXE_kbt")).args(&named).arg("--help").output().unwrap();
+        assert!(help.status.success(), "{command}");
+        for word in &words[named.len()..] {
+            // A value to fill in, an option of that command, or an option's value.
+            let known = word.chars().all(|c| c.is_ascii_uppercase())
+                || word.starts_with('\'')
+                || word.starts_with("--") && text(&help.stdout).contains(*word);
+            assert!(known, "{command}: {word}");
+        }
+    }
+}
+
+#[test]
 fn results_rerank_and_a_contradicted_class_is_never_proposed_again() {
     let folder = tempfile::tempdir().unwrap();
     let sheet = fixture("planted/few_ctas.yaml");
@@ -254,7 +290,9 @@ fn a_run_s_later_steps_stand_in_the_matrix() {
     assert!(text(&out.stderr).contains("run.json"), "{}", text(&out.stderr));
     fs::create_dir_all(folder.path().join("run/steps")).unwrap();
     fs::write(folder.path().join("run/run.json"), "{}").unwrap();
-    let step = r#"{"verdicts": [{"class": "tensor_throughput", "standing": "ruled_out", "step": "trace",
+    let step = r#"{"schema": "kbt.step/1", "step": "trace", "origin": "live", "headline": "as traced",
+        "timing": {"wall_s": 1.0, "provenance": {"kind": "measured", "by": "kbt tune", "device": "host", "date": "2026-11-30"}},
+        "verdicts": [{"class": "tensor_throughput", "standing": "ruled_out", "step": "trace",
         "reason": "the tensor pipe never waits", "evidence": [{"direction": "for", "statement": "as traced",
         "figures": [{"name": "waits", "ratio": 0.01,
             "provenance": {"kind": "measured", "by": "kbt trace", "device": "NVIDIA H200", "date": "2026-11-30"}}]}]}]}"#;
@@ -268,4 +306,19 @@ fn a_run_s_later_steps_stand_in_the_matrix() {
     assert_eq!(overlap["standing"], "barred");
     // What was measured then is a recording now.
     assert_eq!(overlap["against"][0]["figures"][0]["provenance"]["kind"], "recorded");
+    assert!(!text(&out.stderr).contains("another kernel"), "{}", text(&out.stderr));
+    fs::write(folder.path().join("run/facts.yaml"), "name: q\noperator: {kind: attention}\n").unwrap();
+    let out = kbt(folder.path(), &args);
+    assert!(out.status.success() && text(&out.stderr).contains("another kernel's"), "{}", text(&out.stderr));
+    // A step that the journal does not hold was not finished, or will be made again.
+    fs::write(folder.path().join("run/journal.jsonl"), "").unwrap();
+    let out = kbt(folder.path(), &args);
+    let outcome: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(outcome["evidence"][0]["candidate"], "no_overlap");
+    fs::remove_file(folder.path().join("run/journal.jsonl")).unwrap();
+    fs::write(folder.path().join("run/steps/2-trace.json"), step.replace("kbt.step/1", "kbt.step/9"))
+        .unwrap();
+    let out = kbt(folder.path(), &args);
+    assert_eq!(out.status.code(), Some(2), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("2-trace.json: field `schema`"), "{}", text(&out.stderr));
 }

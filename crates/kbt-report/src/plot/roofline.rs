@@ -18,7 +18,6 @@ const RIGHT: i32 = 566;
 const TOP: i32 = 16;
 /// Where the legend begins.
 const LEGEND: i32 = 588;
-const ROW: i32 = 42;
 
 struct Axes {
     x: Scale,
@@ -33,10 +32,9 @@ impl Axes {
 
 /// The plot; the first point is the kernel as it was, those after it are what became of it.
 pub(crate) fn roofline(plot: &RooflinePlot) -> Result<String, ReportError> {
-    let names = plot.roofs.iter().map(|r| &r.name).chain(plot.points.iter().map(|p| &p.name));
-    // A long name takes two lines of the legend.
-    let legend: i32 = names.map(|n| if text_width(n, 13) > 240 { ROW + 16 } else { ROW }).sum();
-    let height = (TOP + 16 + legend).clamp(440, 2000);
+    let roofs = plot.roofs.iter().enumerate().map(|(i, r)| said_of_roof(i, r));
+    let legend: i32 = roofs.chain(plot.points.iter().map(said_of_point)).map(|e| e.height()).sum();
+    let height = (TOP + 16 + legend).max(440);
     draw("roofline", height.unsigned_abs(), |root| picture(root, plot, height - 56))
 }
 
@@ -56,23 +54,14 @@ fn picture(root: &Canvas<'_>, plot: &RooflinePlot, bottom: i32) -> Result<(), Dr
             flats += 1;
             [RED, ORANGE, INK, GREY][(flats - 1) % 4]
         };
-        let letter = char::from(b'a' + u8::try_from(index % 26).unwrap_or(0)).to_string();
+        let letter = letter(index);
         if let Some((from, to)) = ends(roof, &axes, fastest, highest) {
             stroke(root, vec![from, to], ink, roof.provenance.kind.is_measurement())?;
             let nth = if roof.bytes_per_s.is_some() { slopes } else { flats };
             tags.push((place_of_tag(from, to, nth), letter.clone(), ink, roof.bytes_per_s.is_none()));
         }
         stroke(root, vec![(LEGEND, y), (LEGEND + 26, y)], ink, roof.provenance.kind.is_measurement())?;
-        let rate = roof.bytes_per_s.map_or_else(
-            || number::si(roof.flop_per_s.unwrap_or(f64::NAN), "FLOP/s"),
-            |b| number::si(b, "B/s"),
-        );
-        y = entry(
-            root,
-            y,
-            &format!("{letter} – {}", roof.name),
-            &format!("{rate}, {}", roof.provenance.kind),
-        )?;
+        y = said_of_roof(index, roof).draw(root, y)?;
     }
     // After all lines, since roofs of one height lie over each other.
     let points: Vec<(i32, i32)> =
@@ -102,14 +91,7 @@ fn picture(root: &Canvas<'_>, plot: &RooflinePlot, bottom: i32) -> Result<(), Dr
             marker(root, at, index, nth)?;
         }
         marker(root, (LEGEND + 13, y), index, nth)?;
-        let rate = number::si(point.flop_per_s, "FLOP/s");
-        let ai = number::plain(point.flop_per_byte);
-        let what = if has_place(point) {
-            format!("{rate} at {ai} FLOP/B, {}", point.provenance.kind)
-        } else {
-            format!("no useful operations, no place here, {}", point.provenance.kind)
-        };
-        y = entry(root, y, &point.name, &what)?;
+        y = said_of_point(point).draw(root, y)?;
     }
     Ok(())
 }
@@ -207,10 +189,20 @@ fn ends(roof: &PlotRoof, axes: &Axes, fastest: f64, highest: f64) -> Option<((i3
     })
 }
 
-/// Slopes have their tags low on the line, flat roofs at its right end, each a bit further on than the last.
+/// Slopes have their tags low on the line, flat roofs at its right end, each a bit further on than the last; where the
+/// line is at its end they begin anew, beside the earlier ones.
 fn place_of_tag(from: (i32, i32), to: (i32, i32), nth: usize) -> (i32, i32) {
-    let nth = i32::try_from(nth).unwrap_or(1);
-    let share = if from.1 == to.1 { 100 - 9 * nth } else { 8 + 12 * nth };
+    let round = |places: usize| {
+        let (round, place) = ((nth - 1) / places, (nth - 1) % places);
+        (i32::try_from(round % 3).unwrap_or(0), i32::try_from(place).unwrap_or(0))
+    };
+    let share = if from.1 == to.1 {
+        let (round, place) = round(9);
+        91 - 9 * place - 3 * round
+    } else {
+        let (round, place) = round(6);
+        20 + 12 * place + 4 * round
+    };
     (from.0 + (to.0 - from.0) * share / 100, from.1 + (to.1 - from.1) * share / 100)
 }
 
@@ -228,27 +220,72 @@ fn tag(root: &Canvas<'_>, at: (i32, i32), letter: &str, ink: RGBColor) -> Result
     root.draw_text(letter, &label(12, INK, HPos::Center), at)
 }
 
-/// A line of the legend: the name, in two lines where it is long, and what goes with it. Gives the next line's place.
-fn entry(root: &Canvas<'_>, y: i32, name: &str, what: &str) -> Result<i32, DrawError> {
-    let room = i32::try_from(super::WIDTH).unwrap_or(900) - LEGEND - 38;
+/// A roof's letter in the plot and its legend.
+fn letter(index: usize) -> String {
+    char::from(b'a' + u8::try_from(index % 26).unwrap_or(0)).to_string()
+}
+
+/// An entry of the legend, in lines: the name, and what goes with it.
+struct Entry {
+    name: Vec<String>,
+    what: Vec<String>,
+}
+
+impl Entry {
+    const LINE: i32 = 16;
+    const GAP: i32 = 10;
+
+    fn new(name: &str, what: &str) -> Self {
+        let room = i32::try_from(super::WIDTH).unwrap_or(900) - LEGEND - 38;
+        Self { name: wrapped(name, 13, room), what: wrapped(what, 12, room) }
+    }
+
+    fn height(&self) -> i32 {
+        i32::try_from(self.name.len() + self.what.len()).unwrap_or(2) * Self::LINE + Self::GAP
+    }
+
+    /// Draws it from a height on and gives the next one's.
+    fn draw(&self, root: &Canvas<'_>, y: i32) -> Result<i32, DrawError> {
+        let lines = self.name.iter().map(|l| (l, 13, INK)).chain(self.what.iter().map(|l| (l, 12, MUTED)));
+        for (at, (line, size, ink)) in (0..).map(|i| y + i * Self::LINE).zip(lines) {
+            root.draw_text(line, &label(size, ink, HPos::Left), (LEGEND + 36, at))?;
+        }
+        Ok(y + self.height())
+    }
+}
+
+fn said_of_roof(index: usize, roof: &PlotRoof) -> Entry {
+    let rate = roof
+        .bytes_per_s
+        .map_or_else(|| number::si(roof.flop_per_s.unwrap_or(f64::NAN), "FLOP/s"), |b| number::si(b, "B/s"));
+    Entry::new(&format!("{} – {}", letter(index), roof.name), &format!("{rate}, {}", roof.provenance.kind))
+}
+
+fn said_of_point(point: &PlotPoint) -> Entry {
+    let known = point.provenance.kind;
+    let what = if has_place(point) {
+        let rate = number::si(point.flop_per_s, "FLOP/s");
+        format!("{rate} at {} FLOP/B, {known}", number::plain(point.flop_per_byte))
+    } else {
+        format!("no useful operations, no place here, {known}")
+    };
+    Entry::new(&point.name, &what)
+}
+
+/// A text in lines of a width; only a single word that is longer is cut.
+fn wrapped(text: &str, size: u32, room: i32) -> Vec<String> {
     let mut lines = vec![String::new()];
-    for word in name.split(' ') {
+    for word in text.split(' ') {
         match lines.last_mut() {
             Some(last) if last.is_empty() => word.clone_into(last),
-            Some(last) if text_width(last, 13) + text_width(word, 13) + 8 <= room => {
+            Some(last) if text_width(&format!("{last} {word}"), size) <= room => {
                 last.push(' ');
                 last.push_str(word);
             }
             _ => lines.push(word.to_owned()),
         }
     }
-    let mut at = y;
-    for line in lines {
-        root.draw_text(&fit(&line, 13, room), &label(13, INK, HPos::Left), (LEGEND + 36, at))?;
-        at += 16;
-    }
-    root.draw_text(&fit(what, 12, room), &label(12, MUTED, HPos::Left), (LEGEND + 36, at))?;
-    Ok(at + ROW - 16)
+    lines.iter().map(|line| fit(line, size, room)).collect()
 }
 
 /// Circles for the kernel as it was, diamonds for what became of it; numbers where there are more.
@@ -275,4 +312,44 @@ pub(crate) fn moved(
     provenance: kbt_evidence::Provenance,
 ) -> PlotPoint {
     PlotPoint { name: name.to_owned(), flop_per_byte: before.flop_per_byte, flop_per_s, provenance }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kbt_evidence::Provenance;
+
+    #[test]
+    fn every_tag_is_on_its_line_however_many_there_are() {
+        for nth in 1..60 {
+            let (x, y) = place_of_tag((100, 900), (500, 100), nth);
+            assert!((100..=500).contains(&x) && (100..=900).contains(&y), "{nth}: {x}, {y}");
+            let (x, _) = place_of_tag((100, 300), (500, 300), nth);
+            assert!((100..=500).contains(&x), "{nth}: {x}");
+        }
+    }
+
+    #[test]
+    fn the_legend_cuts_no_text_and_the_picture_holds_all_of_it() {
+        let p = || Provenance::published("a thread", "2026-11");
+        let point = |i: usize| PlotPoint {
+            name: format!(
+                "kernel number {i} with a name that takes more than a line of the legend and then some"
+            ),
+            flop_per_byte: 0.1667,
+            flop_per_s: 630.2e6,
+            provenance: p(),
+        };
+        let roof =
+            PlotRoof { name: "HBM".into(), bytes_per_s: Some(4e12), flop_per_s: None, provenance: p() };
+        let plot = RooflinePlot { roofs: vec![roof], points: (0..40).map(point).collect() };
+        let svg = roofline(&plot).unwrap();
+        assert!(!svg.contains('…'));
+        let number = |text: &str| text.split('"').next().unwrap().parse::<i32>().unwrap();
+        let height = number(svg.split("height=\"").nth(1).unwrap());
+        let lowest =
+            svg.split("<text").skip(1).map(|t| number(t.split(" y=\"").nth(1).unwrap())).max().unwrap();
+        assert!(lowest + 8 < height, "{lowest} of {height}");
+        assert!(svg.contains("kernel number 39") && svg.matches("published").count() == 41);
+    }
 }

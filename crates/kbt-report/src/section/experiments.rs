@@ -2,11 +2,12 @@
 
 use super::sentence;
 use crate::doc::{Block, Line, Row, Sources, Table, line, prose, strong};
-use kbt_evidence::Figure;
+use crate::run::Run;
+use kbt_evidence::{Figure, Provenance};
 use kbt_roofline::TriageOutcome;
-use kbt_roofline::outcome::Experiment;
+use kbt_roofline::outcome::{Experiment, OrderStep};
 
-pub(super) fn blocks(sources: &Sources, o: &TriageOutcome) -> Vec<Block> {
+pub(super) fn blocks(sources: &Sources, run: &Run, o: &TriageOutcome) -> Vec<Block> {
     let mut blocks = Vec::new();
     if !o.experiments.is_empty() {
         blocks.push(Block::Heading("Experiments still worth making".into()));
@@ -16,7 +17,7 @@ pub(super) fn blocks(sources: &Sources, o: &TriageOutcome) -> Vec<Block> {
             "."
         ]));
         for (i, e) in o.experiments.iter().enumerate() {
-            blocks.extend(experiment(sources, i + 1, e));
+            blocks.extend(experiment(sources, run, i + 1, e));
         }
     }
     let mut results =
@@ -33,17 +34,18 @@ pub(super) fn blocks(sources: &Sources, o: &TriageOutcome) -> Vec<Block> {
     blocks.extend(results.block());
     let mut order = Table::new("Order of work", &["Rank", "~Do", "~Why"]);
     for step in &o.order {
-        order.row(Row::new(vec![
+        let row = Row::new(vec![
             line![strong(step.priority.as_str())],
             prose(&sentence(&step.action)),
             prose(&sentence(&step.why)),
-        ]));
+        ]);
+        order.row(behind(step, run, o).into_iter().fold(row, |row, p| row.known(sources.of(p))));
     }
     blocks.extend(order.block());
     blocks
 }
 
-fn experiment(sources: &Sources, number: usize, e: &Experiment) -> Vec<Block> {
+fn experiment(sources: &Sources, run: &Run, number: usize, e: &Experiment) -> Vec<Block> {
     // The sentences have the numbers; the badges say how they are known.
     let with = |t: &str, f: &Figure| line![prose(&sentence(t)), " ", sources.badge(&f.provenance)];
     let mut inner = vec![Block::Terms(vec![
@@ -52,7 +54,25 @@ fn experiment(sources: &Sources, number: usize, e: &Experiment) -> Vec<Block> {
         (line!["Falsified by"], vec![with(&e.falsified_by, &e.falsified_at)]),
         (line!["Stop"], vec![prose(&sentence(&e.stop_rule))]),
     ])];
-    inner.extend(e.command.clone().map(Block::Command));
+    // The run's own trace is the one before the change.
+    let filled = |c: &String| match run.files.contains("trace.kbttrace") {
+        true => c.replace("TRACE", &format!("{}/trace.kbttrace", run.name)),
+        false => c.clone(),
+    };
+    inner.extend(e.command.as_ref().map(filled).map(Block::Command));
     let title: Line = line![format!("{number}. {}", e.candidate.replace('_', " ")), ": ", prose(&e.factor)];
     vec![Block::Fold { title, blocks: inner }]
+}
+
+/// How the numbers in a step of the order are known: those of the experiment, the contradiction or the verdict behind it.
+fn behind<'a>(step: &OrderStep, run: &'a Run, o: &'a TriageOutcome) -> Vec<&'a Provenance> {
+    let named = step.action.split(':').next().unwrap_or_default();
+    if let Some(e) = o.experiments.iter().find(|e| e.candidate == named) {
+        return vec![&e.predicted.provenance];
+    }
+    if let Some(c) = o.contradictions.iter().find(|c| step.action.ends_with(&c.what)) {
+        return vec![&c.figure.provenance];
+    }
+    let verdicts = run.steps_verdicts().filter(|v| step.why.ends_with(&v.reason));
+    verdicts.flat_map(|v| &v.evidence).flat_map(|e| &e.figures).map(|f| &f.provenance).collect()
 }

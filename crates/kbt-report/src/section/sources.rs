@@ -44,8 +44,8 @@ fn reproduce(run: &Run) -> Vec<Block> {
     let mut more: Vec<(&str, String)> = Vec::new();
     if run.facts.is_some() {
         more.push((
-            "triage of the same facts",
-            format!("kbt roofline triage {}/facts.yaml --device {}", run.name, ceilings(run)),
+            "triage of the same facts, with what the later steps found",
+            format!("kbt roofline triage {0}/facts.yaml --device {1} --run {0}", run.name, ceilings(run)),
         ));
     }
     if run.files.contains("trace.kbttrace") {

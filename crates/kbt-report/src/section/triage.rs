@@ -46,7 +46,7 @@ pub(super) fn blocks(sources: &Sources, run: &Run, o: &TriageOutcome) -> Result<
     blocks.extend(roofline(sources, run, o)?);
     blocks.extend(bounds(sources, o));
     blocks.extend(matrix(sources, o));
-    blocks.extend(experiments::blocks(sources, o));
+    blocks.extend(experiments::blocks(sources, run, o));
     blocks.extend(outputs(sources, o));
     blocks.extend(checks(sources, o));
     if let Some(facts) = &run.facts {
@@ -220,11 +220,16 @@ fn outputs(sources: &Sources, o: &TriageOutcome) -> Vec<Block> {
     let list = |items: &[String]| -> Vec<Line> { items.iter().map(|i| prose(&sentence(i))).collect() };
     let data: Vec<Line> =
         out.evidence.from_data.iter().map(|s| statements(sources, std::slice::from_ref(s))).collect();
-    let rests: Vec<&Figure> = out.evidence.from_data.iter().flat_map(|s| &s.figures).collect();
+    let data_figures = out.evidence.from_data.iter().flat_map(|s| &s.figures);
+    let rests: Vec<&Figure> = data_figures.chain(o.evidence.first().and_then(|r| r.share.as_ref())).collect();
     let weakest = rests.iter().min_by_key(|f| f.provenance.kind);
     let mut conclusion = prose(&sentence(&out.conclusion));
     if let Some(f) = weakest {
         conclusion.extend([text(" "), sources.badge(&f.provenance)]);
+    }
+    let mut experiment = prose(&sentence(&out.validation.experiment));
+    if let Some(e) = o.experiments.first() {
+        experiment.extend([text(" "), sources.badge(&e.predicted.provenance)]);
     }
     let terms = vec![
         (line!["Conclusion"], vec![conclusion]),
@@ -232,7 +237,7 @@ fn outputs(sources: &Sources, o: &TriageOutcome) -> Vec<Block> {
         (line!["Assumptions"], list(&out.evidence.assumptions)),
         (line!["Correctness test"], vec![prose(&sentence(&out.validation.correctness))]),
         (line!["Boundary test"], vec![prose(&sentence(&out.validation.boundary))]),
-        (line!["Falsifiable experiment"], vec![prose(&sentence(&out.validation.experiment))]),
+        (line!["Falsifiable experiment"], vec![experiment]),
         (line!["Risks and fallback"], list(&out.risks)),
     ];
     let terms =

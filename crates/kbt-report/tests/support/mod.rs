@@ -41,14 +41,20 @@ fn put(path: &Path, value: &Value) -> Vec<u8> {
     bytes
 }
 
-/// Writes a run directory of these step files, with its journal and summary.
-pub(crate) fn write_run(dir: &Path, steps: &[(Step, Value)]) {
+/// A run directory with no step in it yet.
+pub(crate) fn empty_run(dir: &Path, mode: &str) -> Value {
     let _ = std::fs::remove_dir_all(dir);
     std::fs::create_dir_all(dir.join("steps")).unwrap();
     let run = json!({
-        "schema": "kbt.run/1", "pv_mode": "fp4", "device": "recorded: h200-sxm (NVIDIA H200, 2026-11-30)", "quick": false
+        "schema": "kbt.run/1", "pv_mode": mode, "device": "recorded: h200-sxm (NVIDIA H200, 2026-11-30)", "quick": false
     });
     put(&dir.join("run.json"), &run);
+    run
+}
+
+/// Writes a run directory of these step files, with its journal and summary.
+pub(crate) fn write_run(dir: &Path, steps: &[(Step, Value)]) {
+    let run = empty_run(dir, "fp4");
     let mut journal = String::from("{\"event\":\"started\",\"at\":\"2026-11-30T12:00:00Z\"}\n");
     for (step, value) in steps {
         let bytes = put(&dir.join("steps").join(format!("{}-{step}.json", step.index())), value);

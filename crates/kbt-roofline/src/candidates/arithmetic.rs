@@ -58,7 +58,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         },
         experiment: experiment(
             "replace the inner product by the native matrix instruction, same tiles",
-            Some("kbt sass metrics shows the instructions"),
+            Some("kbt sass metrics LISTING"),
             0.8,
         ),
     },
@@ -114,7 +114,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         },
         experiment: experiment(
             "give the waited-for role one more warp (or one stage of its buffer)",
-            Some("kbt trace stats TRACE, before and after"),
+            Some("kbt trace stats TRACE"),
             0.5,
         ),
     },
@@ -129,7 +129,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         claim: |s| pipe(s, S::XuBusy),
         experiment: experiment(
             "replace every exp2 by one FMA (wrong results, right timing)",
-            Some("kbt microbench run --only '^ex2' gives the rate alone and mixed"),
+            Some("kbt microbench run --only '^ex2'"),
             0.4,
         ),
     },
@@ -144,7 +144,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         claim: |s| pipe(s, S::AluBusy),
         experiment: experiment(
             "remove half of the integer instructions of the loop, addresses or hashing (wrong results, right timing)",
-            Some("kbt sass metrics LISTING shows the pipes"),
+            Some("kbt sass metrics LISTING"),
             0.4,
         ),
     },
@@ -167,7 +167,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         },
         experiment: experiment(
             "remove one scalar operation an element",
-            Some("kbt sass metrics LISTING shows the pipes"),
+            Some("kbt sass metrics LISTING"),
             0.4,
         ),
     },

@@ -75,7 +75,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         },
         experiment: experiment(
             "raise the register limit until ptxas reports no spill, same tile",
-            Some("kbt sass regs LISTING; ptxas -v"),
+            Some("kbt sass regs --arch ARCH PTX"),
             0.8,
         ),
     },
@@ -141,7 +141,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         },
         experiment: experiment(
             "replay the same kernels from a CUDA graph",
-            Some("nsys profile --cuda-graph-trace=node shows the gaps"),
+            Some("nsys profile --cuda-graph-trace=node APP"),
             0.8,
         ),
     },

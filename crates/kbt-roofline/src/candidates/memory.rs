@@ -161,7 +161,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         },
         experiment: experiment(
             "double the loads in flight (unroll by two, or one more pipeline stage)",
-            Some("kbt microbench run --only '^ceiling:hbm' gives the bandwidth to reach"),
+            Some("kbt microbench run --only '^ceiling:hbm'"),
             0.5,
         ),
     },

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Launch {
     pub(super) id: String,
+    /// Which of several exports in one file.
+    pub(super) part: usize,
     pub(super) kernel: String,
     /// CTAs, from the launch's own column.
     pub(super) grid: Option<f64>,
@@ -46,25 +48,33 @@ pub(super) fn read(text: &str, origin: &str) -> Result<Export, SheetError> {
     let header = records
         .iter()
         .position(|(_, r)| r.first().is_some_and(|f| f == "ID") && r.iter().any(|f| f == "Kernel Name"))
-        .ok_or_else(|| {
-            SheetError::new(
-                origin,
-                None,
-                "no table of Nsight Compute: a line with \"ID\" and \"Kernel Name\" is needed (ncu --csv --page details, or --page raw)",
-            )
-        })?;
+        .ok_or_else(|| no_table(text, origin))?;
     let (_, columns) = records.remove(header);
     let rows = records.split_off(header);
-    // A second header (several exports in one file) repeats the first or cannot be read with it.
+    // A second header (several exports in one file) repeats the first or cannot be read with it; ids start anew there.
+    let seams: Vec<usize> = rows.iter().filter(|(_, r)| *r == columns).map(|(line, _)| *line).collect();
     let rows: Vec<Record> = rows.into_iter().filter(|(_, r)| *r != columns).collect();
     let at = |name: &str| columns.iter().position(|c| c == name);
     let mut export = match (at("Metric Name"), at("Metric Value")) {
-        (Some(name), Some(value)) => long(&columns, &rows, name, value, origin, &mut problems)?,
+        (Some(name), Some(value)) => long(&columns, &rows, &seams, (name, value), origin, &mut problems)?,
         _ => wide(&columns, &rows, origin, &mut problems)?,
     };
     problems.dedup();
     export.problems = problems;
     Ok(export)
+}
+
+/// Why there is no table: what the profiler itself says, where it says anything.
+fn no_table(text: &str, origin: &str) -> SheetError {
+    const NEEDED: &str = "no table of Nsight Compute: a line with \"ID\" and \"Kernel Name\" is needed (ncu --csv --page details, or --page raw)";
+    let said = text.lines().enumerate().find(|(_, l)| l.starts_with("==ERROR=="));
+    let Some((at, error)) = said else { return SheetError::new(origin, None, NEEDED) };
+    let remedy = if error.contains("ERR_NVGPUCTRPERM") {
+        "; the driver lets only administrators count: run as root, or set NVreg_RestrictProfilingToAdminUsers=0"
+    } else {
+        ""
+    };
+    SheetError::new(origin, Some(at + 1), format!("{NEEDED}; the profiler failed: {}{remedy}", error.trim()))
 }
 
 /// Records of the lines that are CSV; the rest is output of the tool or the application.
@@ -141,23 +151,56 @@ fn add(
     line: usize,
     problems: &mut Vec<String>,
 ) {
-    let Some(value) = number(cell, locale) else { return };
+    let mut left_out = |why: String| {
+        // Once a metric and cell: a thousand launches may say the same.
+        if !problems.iter().any(|p| p.ends_with(&why)) {
+            problems.push(format!("line {line}: {why}"));
+        }
+    };
+    let Some(value) = number(cell, locale) else {
+        if is_damaged(cell, unit) {
+            left_out(format!("`{}` of {name} is no number; the metric is left out", shortened(cell)));
+        }
+        return;
+    };
+    if value < 0.0 {
+        left_out(format!("{name} is {cell}, and no counter is negative; the metric is left out"));
+        return;
+    }
     match factor(unit) {
         Some(factor) => {
             // Exports have at most six decimals: what lies below a thousandth of a base unit is the product's own.
             let scaled = if factor == 1.0 { value } else { (value * factor * 1e3).round() / 1e3 };
             launch.metrics.insert(name.to_owned(), scaled);
         }
-        None => problems
-            .push(format!("line {line}: unit `{unit}` of {name} is not known; the metric is left out")),
+        None => left_out(format!("unit `{unit}` of {name} is not known; the metric is left out")),
     }
+}
+
+/// Whether a cell that is no number should have been one: it begins like one, or has a unit. The rest is text (a device's
+/// name, a cache's preference) or what the profiler could not collect.
+fn is_damaged(cell: &str, unit: &str) -> bool {
+    let cell = cell.trim().to_lowercase();
+    let absent = ["", "n/a", "nan", "-nan", "-"].contains(&cell.as_str());
+    let begins = cell.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c));
+    // Text metrics have no unit; numbers without one still begin like a number.
+    !absent && (!unit.trim().is_empty() || begins && cell.split([' ', '_']).count() == 1)
+}
+
+fn shortened(cell: &str) -> String {
+    const SHOWN: usize = 24;
+    let mut text: String = cell.chars().take(SHOWN).collect();
+    if cell.chars().count() > SHOWN {
+        text.push('…');
+    }
+    text
 }
 
 fn long(
     columns: &[String],
     rows: &[Record],
-    name: usize,
-    value: usize,
+    seams: &[usize],
+    (name, value): (usize, usize),
     origin: &str,
     problems: &mut Vec<String>,
 ) -> Result<Export, SheetError> {
@@ -167,8 +210,9 @@ fn long(
     let mut export = Export::default();
     let mut unknown = 0;
     for (line, record) in rows.iter().filter(|(_, r)| is_launch(r)) {
-        let mut launch = identity(columns, record);
-        let known = export.launches.iter().position(|l| l.id == launch.id && l.kernel == launch.kernel);
+        let mut launch = Launch { part: seams.partition_point(|s| s < line), ..identity(columns, record) };
+        let same = |l: &Launch| l.part == launch.part && l.id == launch.id && l.kernel == launch.kernel;
+        let known = export.launches.iter().position(same);
         let slot = match known {
             Some(i) => &mut export.launches[i],
             None => {
@@ -181,6 +225,10 @@ fn long(
         let label = field(name);
         if label.is_empty() {
             slot.rules.extend(rule(columns, record));
+            continue;
+        }
+        if record.len() <= value {
+            problems.push(format!("line {line}: the row of {label} ends before its value"));
             continue;
         }
         let unit = unit.map_or("", field);

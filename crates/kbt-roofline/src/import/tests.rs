@@ -157,3 +157,66 @@ fn an_imported_sheet_reads_back_and_is_refused_until_its_operator_is_known() {
     assert!(outcome.evidence.iter().all(|r| r.supports.iter().all(|s| !s.text.contains("SOLBottleneck"))));
     assert!(outcome.order.iter().any(|s| s.action.contains("CUDA events")));
 }
+
+#[test]
+fn what_does_not_read_as_a_number_is_named_and_what_was_not_collected_is_not() {
+    let of = |time: &str, hit: &str| {
+        import(wide(&format!("{time},\"58.70\",\"7\",{hit}")).as_bytes(), "n.csv", None)
+    };
+    for (time, said) in [
+        ("\"abc\"", "`abc` of gpu__time_duration.sum is no number"),
+        ("\"13.1O\"", "`13.1O` of gpu__time_duration.sum is no number"),
+        ("\"inf\"", "`inf` of gpu__time_duration.sum is no number"),
+        ("\"-13.10\"", "gpu__time_duration.sum is -13.10, and no counter is negative"),
+    ] {
+        let import = of(time, "\"n/a\"").unwrap();
+        let named = import.problems.iter().filter(|p| p.contains(said) && p.starts_with("line 3: ")).count();
+        assert_eq!(named, 1, "{time}: {:?}", import.problems);
+        assert!(!import.problems.iter().any(|p| p.contains("lts__")), "{:?}", import.problems);
+        let metrics = import.sheet.profiler.unwrap().metrics.unwrap();
+        assert!(!metrics.contains_key("gpu__time_duration.sum"), "{time}");
+    }
+    // Text is no damaged number: the details page has a cache's preference.
+    let details = import(details().as_bytes(), "n.csv", None).unwrap();
+    assert!(!details.problems.iter().any(|p| p.contains("no number")), "{:?}", details.problems);
+    // A number past every range is damage too, and shown in short.
+    let long = of(&format!("\"{}\"", "9".repeat(400)), "\"50\"").unwrap();
+    assert!(long.problems.iter().any(|p| p.contains("9…` of gpu__time")), "{:?}", long.problems);
+}
+
+#[test]
+fn a_row_that_ends_before_its_value_is_named() {
+    let head = format!("{HEAD},\"Section Name\",\"Metric Name\",\"Metric Unit\",\"Metric Value\"\n");
+    let row = |rest: &str| format!("{WHO},\"Command line profiler metrics\",{rest}\n");
+    let text = head + &row("\"gpu__time_duration.sum\",\"us\"") + &row("\"dram__bytes.sum\",\"byte\",\"64\"");
+    let import = import(text.as_bytes(), "n.csv", None).unwrap();
+    let said = "line 2: the row of gpu__time_duration.sum ends before its value";
+    assert!(import.problems.iter().any(|p| p == said), "{:?}", import.problems);
+    assert_eq!(import.sheet.profiler.unwrap().metrics.unwrap()["dram__bytes.sum"], 64.0);
+}
+
+#[test]
+fn an_export_that_is_only_the_profiler_s_error_says_it_and_what_to_do() {
+    let text =
+        "app started\n==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access counters\n";
+    let error = import(text.as_bytes(), "n.csv", None).unwrap_err();
+    assert_eq!(error.line, Some(2));
+    for word in ["ERR_NVGPUCTRPERM", "NVreg_RestrictProfilingToAdminUsers=0", "\"Kernel Name\""] {
+        assert!(error.to_string().contains(word), "{error}");
+    }
+    assert!(!import(b"no\n", "n.csv", None).unwrap_err().to_string().contains("the profiler failed"));
+}
+
+#[test]
+fn the_same_id_in_two_exports_of_one_file_is_two_launches() {
+    let metrics = |us: &str| {
+        format!(
+            "{HEAD},\"Section Name\",\"Metric Name\",\"Metric Unit\",\"Metric Value\"\n\
+             {WHO},\"Command line profiler metrics\",\"gpu__time_duration.sum\",\"us\",\"{us}\"\n\
+             {WHO},\"Command line profiler metrics\",\"dram__bytes.sum\",\"byte\",\"64\"\n"
+        )
+    };
+    let import = import((metrics("10.5") + &metrics("12.5")).as_bytes(), "n.csv", None).unwrap();
+    assert_eq!(import.launches, 2);
+    assert_eq!(import.sheet.timing.unwrap().median_us, Some(11.5));
+}

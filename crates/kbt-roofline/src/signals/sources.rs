@@ -6,6 +6,7 @@ use crate::ceilings::Ceilings;
 use crate::facts::{AccessPattern, FactSheet, Implementation, Timing};
 use crate::metrics::{self, Metrics};
 use crate::outcome::Resource;
+use crate::published;
 use crate::work::Work;
 use kbt_evidence::{Figure, Provenance, Unit};
 
@@ -116,7 +117,8 @@ fn from_facts(s: &mut Signals, sheet: &FactSheet, work: &Work, ceilings: &Ceilin
         s.set(Signal::RoleBusy, given("implementation.roles", busiest / 100.0, Unit::Ratio));
     }
     // wgmma on 9.0 and tcgen05 on 10.x are asynchronous; mma.sync still runs there, at a part of the rate.
-    let own = match ceilings.arch.major() {
+    let ran_on = published::part(device_name(sheet).unwrap_or_default()).map_or(ceilings.arch, |p| p.arch);
+    let own = match ran_on.major() {
         9 => Some("wgmma"),
         10 => Some("tcgen05"),
         _ => None,
@@ -135,12 +137,16 @@ fn from_facts(s: &mut Signals, sheet: &FactSheet, work: &Work, ceilings: &Ceilin
     s.set(Signal::TensorKernel, Figure::new("", flag(tensor), Unit::Count, why));
 }
 
+fn device_name(sheet: &FactSheet) -> Option<&str> {
+    sheet.device.as_ref().and_then(|d| d.name.as_deref())
+}
+
 fn tile_use(s: &mut Signals, sheet: &FactSheet, i: &Implementation) {
     let Some(shape) = &sheet.shape else { return };
     let (m, n) = (shape.m.or(shape.seqlen), shape.n.or(shape.seqlen_kv.or(shape.seqlen)));
     let used = |size: Option<u64>, tile: Option<u64>| -> Option<f64> {
         let (size, tile) = (size?, tile.filter(|t| *t > 0)?);
-        Some(size as f64 / (size.div_ceil(tile) * tile) as f64)
+        Some(size as f64 / (size.div_ceil(tile) as f64 * tile as f64))
     };
     if let (Some(a), Some(b)) = (used(m, i.tile_m), used(n, i.tile_n)) {
         let (shape, tile) = (
@@ -169,7 +175,12 @@ fn storage_width(s: &mut Signals, sheet: &FactSheet) {
 fn in_flight(s: &mut Signals, sheet: &FactSheet, i: &Implementation, ceilings: &Ceilings) {
     /// Cycles of a load that misses L2, on a B300 with locked clocks.
     const DRAM_LATENCY_CLK: f64 = 789.0;
-    let (Some(bytes), Some((_, hbm))) = (i.bytes_in_flight_per_sm, ceilings.hbm(1.0)) else { return };
+    let (Some(bytes), Some((kind, hbm))) = (i.bytes_in_flight_per_sm, ceilings.hbm(1.0)) else { return };
+    // Bytes in flight on one device do not fill another's memory.
+    let another = device_name(sheet).is_some_and(|n| !published::same_device(n, &ceilings.device));
+    if another && !ceilings.of_sheet(kind) {
+        return;
+    }
     let (Some(sms), Some(clock)) = (&ceilings.sm_count, &ceilings.sm_clock_mhz) else { return };
     let latency = Figure::new(
         "DRAM latency",

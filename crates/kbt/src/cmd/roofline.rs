@@ -133,6 +133,9 @@ fn run_triage(facts: &Path, device: &str, results: &[PathBuf], run: Option<&Path
     }
     let mut outcome = triage(&sheet, ceilings.as_ref(), &read)?;
     if let Some(run) = run {
+        if let Some(other) = ladder::another_kernel(run, &sheet) {
+            eprintln!("kbt: {}: {other}", run.display());
+        }
         outcome = outcome.with_ladder(&ladder::verdicts(run)?);
     }
     let rendered = match format {

@@ -1,37 +1,33 @@
-//! The verdicts of a run's finished steps, read from its directory.
+//! The verdicts of a run's finished steps, as a triage takes them.
 
 use crate::output::Failure;
-use kbt_evidence::{Step, Verdict};
+use kbt_evidence::Verdict;
+use kbt_roofline::FactSheet;
 use std::path::Path;
 
-/// The part of a step file that a triage reads.
-#[derive(serde::Deserialize)]
-struct StepFile {
-    verdicts: Vec<Verdict>,
-}
-
-/// All verdicts, in the ladder's order. What was measured then is a recording now.
+/// All verdicts that the run's journal holds, in the ladder's order. What was measured then is a recording now.
 pub(super) fn verdicts(run: &Path) -> Result<Vec<Verdict>, Failure> {
-    if !run.join("run.json").is_file() {
-        return Err(Failure::input(format!(
-            "{} is not a run directory (it has no run.json); `kbt tune --out DIR` makes one",
-            run.display()
-        )));
-    }
-    let mut all = Vec::new();
-    for step in Step::ALL {
-        let path = run.join("steps").join(format!("{}-{step}.json", step.index()));
-        let bytes = match std::fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-            Err(e) => return Err(Failure::input(format!("{}: {e}", path.display()))),
-        };
-        let file: StepFile =
-            serde_json::from_slice(&bytes).map_err(|e| Failure::input(format!("{}: {e}", path.display())))?;
-        all.extend(file.verdicts);
-    }
+    let mut all = kbt_report::verdicts(run)?;
     for figure in all.iter_mut().flat_map(|v| &mut v.evidence).flat_map(|e| &mut e.figures) {
         figure.provenance = figure.provenance.clone().read_back();
     }
     Ok(all)
+}
+
+/// Says so where the run's own facts are of another operator than the sheet's; a run without facts cannot tell.
+pub(super) fn another_kernel(run: &Path, sheet: &FactSheet) -> Option<String> {
+    let path = run.join("facts.yaml");
+    let of_run =
+        FactSheet::from_yaml(&std::fs::read_to_string(&path).ok()?, &path.display().to_string()).ok()?;
+    let kind = |s: &FactSheet| s.operator.as_ref().and_then(|o| o.kind);
+    match (kind(&of_run), kind(sheet)) {
+        (Some(a), Some(b)) if a != b => Some(format!(
+            "the run is of `{}` ({}), the sheet of `{}` ({}): its verdicts are another kernel's",
+            of_run.title(),
+            a.as_str(),
+            sheet.title(),
+            b.as_str()
+        )),
+        _ => None,
+    }
 }

@@ -26,12 +26,14 @@ pub(super) fn run(args: &Args) -> Outcome {
         let sheet = FactSheet::from_yaml(&text(path)?, &origin)?;
         let outcome = triage(&sheet, ceilings(&args.device, &sheet)?.as_ref(), &[])?;
         let why = outcome.refusal.clone().unwrap_or_else(|| "no roofs are known".to_owned());
-        let Some(plot) = outcome.plot else { return Err(Failure::Refused(format!("{origin}: {why}"))) };
+        let Some(mut plot) = outcome.plot else { return Err(Failure::Refused(format!("{origin}: {why}"))) };
         if plot.points.is_empty() {
             eprintln!("kbt: {origin}: no point, only roofs: {why}");
         }
         if let (Some(other), Some(device)) = (&outcome.sheet_device, &outcome.device) {
             eprintln!("kbt: {origin}: timed on {other}, drawn under the roofs of {device}");
+            // In the picture too, which travels without the message.
+            plot.points.iter_mut().for_each(|p| p.name.push_str(&format!(" (timed on {other})")));
         }
         all.add(plot);
     }
