@@ -11,6 +11,7 @@
 
 pub mod agree;
 pub mod contract;
+mod draft;
 mod error;
 pub mod export;
 pub mod journal;

@@ -101,9 +101,13 @@ pub fn confirm_one(
     }
     if !one.entries.confirmations.iter().any(|c| c.index == index) {
         let (dir, spec) = (&one.dir, &one.spec);
-        let confirmation = PointRunner { dir, spec, launcher, correctness, gpu }.confirm(index);
-        one.journal.confirmation(&confirmation)?;
-        one.entries.confirmations.push(confirmation);
+        let runner = PointRunner { dir, spec, launcher, correctness, gpu };
+        let mut confirmations = Vec::new();
+        runner.confirm(&[index], |confirmation| confirmations.push(confirmation));
+        for confirmation in confirmations {
+            one.journal.confirmation(&confirmation)?;
+            one.entries.confirmations.push(confirmation);
+        }
     }
     Ok(PointOutcome::new(&one.spec, &one.entries, &one.spec.space.points[index]))
 }

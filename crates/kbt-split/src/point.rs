@@ -1,13 +1,12 @@
 //! One point of a sweep, from its first process to its record: right before timed.
 
+use crate::draft::{Allowed, Asked, Begun, Draft, failed, judged};
 use crate::error::SweepError;
 use crate::journal::Probe;
-use crate::record::{CheckOutcome, Confirmation, Correctness, Ending, Record, Stage};
+use crate::record::{CheckOutcome, Correctness, Ending, Record, Stage};
 use crate::screen::is_steady;
 use crate::spec::{Spec, SweepDir};
-use kbt_target::{
-    Comparison, Launch, LaunchRequest, Launcher, Report, Sample, Setting, Side, TimingPolicy, compare, today,
-};
+use kbt_target::{Launch, LaunchRequest, Launcher, Report, Sample, Setting, TimingPolicy, today};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,20 +22,6 @@ pub(crate) struct PointRunner<'a> {
     pub(crate) launcher: &'a dyn Launcher,
     pub(crate) correctness: &'a dyn Correctness,
     pub(crate) gpu: Option<String>,
-}
-
-/// What is known of a point so far.
-struct Draft {
-    ending: Ending,
-    check: Option<CheckOutcome>,
-    comparison: Option<Comparison>,
-    samples: Vec<Sample>,
-}
-
-impl Draft {
-    fn ended(ending: Ending) -> Self {
-        Self { ending, check: None, comparison: None, samples: Vec::new() }
-    }
 }
 
 /// What the process whose outputs are checked is asked.
@@ -68,24 +53,42 @@ impl PointRunner<'_> {
         screened: Option<&Record>,
         checked: Option<Checked>,
     ) -> Result<Record, SweepError> {
-        let started = Instant::now();
-        let before_s = checked.as_ref().map_or(0.0, |c| c.elapsed_s);
-        let (draft, report, environment) = match screened {
+        let asked = Asked { index, screened: screened.cloned(), checked };
+        let mut result = Err(SweepError::NotTimed { index, why: "it was not run".to_owned() });
+        self.run_together(vec![asked], against, baseline, |record| result = record);
+        result
+    }
+
+    /// What is known of a point before it is timed: the check of its outputs, or how it ended.
+    pub(crate) fn begun(&self, asked: Asked) -> Result<(Begun, Allowed), SweepError> {
+        let (index, started) = (asked.index, Instant::now());
+        let before_s = asked.checked.as_ref().map_or(0.0, |c| c.elapsed_s);
+        let (check, report, environment) = match asked.screened {
             Some(known) => {
-                let check = known.check.clone().ok_or_else(|| "not checked when screened".to_owned());
-                (self.time(index, against, check), known.report.clone(), known.environment.clone())
+                let check = known.check.ok_or_else(|| "not checked when screened".to_owned());
+                (judged(check), known.report, known.environment)
             }
             None => {
-                let Checked { launch, check, .. } = checked.map_or_else(|| self.checked(index), Ok)?;
-                let draft = match check {
-                    Some(check) => self.time(index, against, check),
-                    None => Draft::ended(failed(Stage::Check, &launch)),
-                };
-                (draft, launch.report, launch.environment)
+                let Checked { launch, check, .. } = asked.checked.map_or_else(|| self.checked(index), Ok)?;
+                let ended = || Err(Box::new(Draft::ended(failed(Stage::Check, &launch))));
+                (check.map_or_else(ended, judged), launch.report, launch.environment)
             }
         };
         let elapsed_s = before_s + started.elapsed().as_secs_f64();
-        Ok(self.record(index, draft, Some(against), report, environment, baseline, elapsed_s))
+        Ok((Begun { index, report, environment, elapsed_s }, check))
+    }
+
+    /// The record of a point that was begun.
+    pub(crate) fn ended(
+        &self,
+        begun: Begun,
+        draft: Draft,
+        against: usize,
+        baseline: Option<&Record>,
+        timed_s: f64,
+    ) -> Record {
+        let Begun { index, report, environment, elapsed_s, .. } = begun;
+        self.record(index, draft, Some(against), report, environment, baseline, elapsed_s + timed_s)
     }
 
     /// A point as one process brings it: its outputs checked, and its time. A probe of the same GPU says what clock to
@@ -151,19 +154,6 @@ impl PointRunner<'_> {
         }
         let sample = launch.sample().filter(|_| launch.is_ok());
         Ok(sample.map(|sample| Probe { gpu: self.gpu.clone(), sample, elapsed_s }))
-    }
-
-    /// Times a setting against the baseline with fresh samples and no early stop.
-    pub(crate) fn confirm(&self, index: usize) -> Confirmation {
-        let started = Instant::now();
-        let [a, b] = [0, index].map(|i| self.timed(i));
-        let policy = TimingPolicy { slow_margin: None, ..self.spec.timing.clone() };
-        let compared = compare(self.launcher, &a, &b, &policy, self.spec.target.limits.cooldown_s);
-        let (comparison, problem) = match compared {
-            Ok(comparison) => (Some(comparison), None),
-            Err(error) => (None, Some(error.to_string())),
-        };
-        Confirmation { index, comparison, problem, elapsed_s: started.elapsed().as_secs_f64() }
     }
 
     /// What a timed process of a point is asked.
@@ -306,57 +296,25 @@ impl PointRunner<'_> {
         self.correctness.check(&self.dir.reference(), out, setting)
     }
 
-    fn time(&self, index: usize, against: usize, check: Result<CheckOutcome, String>) -> Draft {
-        let check = match judged(check) {
-            Ok(check) => Some(check),
-            Err(draft) => return *draft,
-        };
-        let rest_s = self.spec.target.limits.cooldown_s;
-        let timing = &self.spec.timing;
-        if index == 0 {
-            let (request, mut samples) = (self.timed(0), Vec::new());
-            for launch in self.launcher.launch_in_turn(&[&request; BASELINE_SAMPLES], self.rest_s()) {
-                match launch.sample().filter(|_| launch.is_ok()) {
-                    Some(sample) => samples.push(sample),
-                    None => return Draft { check, ..Draft::ended(failed(Stage::Timing, &launch)) },
-                }
+    /// The baseline's own times.
+    pub(crate) fn time_baseline(&self, check: CheckOutcome) -> Draft {
+        let (check, request, mut samples) = (Some(check), self.timed(0), Vec::new());
+        for launch in self.launcher.launch_in_turn(&[&request; BASELINE_SAMPLES], self.rest_s()) {
+            match launch.sample().filter(|_| launch.is_ok()) {
+                Some(sample) => samples.push(sample),
+                None => return Draft { check, ..Draft::ended(failed(Stage::Timing, &launch)) },
             }
-            return Draft { ending: Ending::Timed, check, comparison: None, samples };
         }
-        let (a, b) = (self.timed(against), self.timed(index));
+        Draft { ending: Ending::Timed, check, comparison: None, samples }
+    }
+
+    /// How points are timed against another.
+    pub(crate) fn timing(&self) -> TimingPolicy {
+        let timing = &self.spec.timing;
         let blocks =
             self.spec.screening.as_ref().map_or(timing.max_blocks, |s| timing.max_blocks.min(s.blocks));
-        let timing = TimingPolicy { max_blocks: blocks, ..timing.clone() };
-        match compare(self.launcher, &a, &b, &timing, rest_s) {
-            Ok(comparison) => {
-                Draft { ending: Ending::Timed, check, comparison: Some(comparison), samples: Vec::new() }
-            }
-            Err(error) if error.side == Side::B => {
-                Draft { check, ..Draft::ended(failed(Stage::Timing, &error.launch)) }
-            }
-            Err(error) => {
-                let reason =
-                    format!("setting {against}, which it was timed against, failed: {}", error.launch.status);
-                Draft { check, ..Draft::ended(Ending::Unmeasured { reason }) }
-            }
-        }
+        TimingPolicy { max_blocks: blocks, ..timing.clone() }
     }
-}
-
-/// What a check allows: to be timed, or an end.
-fn judged(check: Result<CheckOutcome, String>) -> Result<CheckOutcome, Box<Draft>> {
-    let ended = |ending, check| Err(Box::new(Draft { check, ..Draft::ended(ending) }));
-    match check {
-        Err(reason) => ended(Ending::Unmeasured { reason: format!("not checked: {reason}") }, None),
-        Ok(CheckOutcome::Wrong { statement }) => {
-            ended(Ending::Wrong { statement: statement.clone() }, Some(CheckOutcome::Wrong { statement }))
-        }
-        Ok(check) => Ok(check),
-    }
-}
-
-fn failed(stage: Stage, launch: &Launch) -> Ending {
-    Ending::Failed { stage, status: launch.status.clone(), stderr: launch.stderr_tail.clone() }
 }
 
 /// Makes a folder empty, whatever an interrupted run left in it.

@@ -5,7 +5,7 @@ use crate::screen::Screening;
 use crate::space::Space;
 use kbt_target::{Target, TimingPolicy};
 use serde::{Deserialize, Serialize};
-use std::fs;
+use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 
 /// The schema that spec files state.
@@ -142,6 +142,36 @@ impl SweepDir {
     }
 }
 
+/// Opens a sweep's directory for the one process that sweeps there: writes `spec.json`, or checks that the one there is
+/// the same.
+pub(crate) fn open_dir(dir: &Path, spec: &Spec, resume: bool) -> Result<(SweepDir, File), SweepError> {
+    fs::create_dir_all(dir).map_err(SweepError::io(dir))?;
+    let dir = SweepDir(std::path::absolute(dir).map_err(SweepError::io(dir))?);
+    let lock = lock(&dir)?;
+    if dir.spec().exists() {
+        if !resume {
+            return Err(SweepError::NotEmpty(dir.0));
+        }
+        if Spec::load(&dir.spec())?.digest() != spec.digest() {
+            return Err(SweepError::OtherSpec(dir.0));
+        }
+    } else {
+        spec.store(&dir.spec())?;
+    }
+    Ok((dir, lock))
+}
+
+fn lock(dir: &SweepDir) -> Result<File, SweepError> {
+    let path = dir.lock();
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(SweepError::io(&path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => Err(SweepError::Locked(dir.0.clone())),
+        Err(fs::TryLockError::Error(source)) => Err(SweepError::Io { file: path, source }),
+    }
+}
+
 /// Writes a file beside its place and renames it into it, so that no reader sees half of it.
 ///
 /// # Errors
@@ -151,7 +181,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), SweepError> {
     beside.push(".part");
     let beside = PathBuf::from(beside);
     let write = || {
-        let mut file = fs::File::create(&beside)?;
+        let mut file = File::create(&beside)?;
         std::io::Write::write_all(&mut file, bytes)?;
         file.sync_all()?;
         fs::rename(&beside, path)

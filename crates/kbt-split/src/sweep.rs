@@ -2,17 +2,18 @@
 //!
 //! What happens to one point is in `point`; what the results mean is in `outcome`.
 
+use crate::draft::Asked;
 use crate::journal::{Entries, Glance, Journal, Probe};
 use crate::outcome::SplitOutcome;
 use crate::point::{Checked, PointRunner};
 use crate::ranking::{confirmation_candidates, confirmation_settles, fastest};
 use crate::record::{Correctness, Ending, Record};
 use crate::screen;
-use crate::spec::{Spec, SweepDir};
+use crate::spec::{Spec, SweepDir, open_dir};
 use crate::together::{Seen, Step};
 use kbt_target::Launcher;
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -274,32 +275,50 @@ impl<'a> Sweep<'a> {
             let unknown = if unknown.len() > 1 { unknown } else { Vec::new() };
             let mut checked: BTreeMap<usize, Result<Checked, SweepError>> =
                 unknown.iter().copied().zip(runner.check_together(&unknown)).collect();
-            for (index, screened) in batch {
+            let mut batch = batch.into_iter().peekable();
+            while batch.peek().is_some() {
+                let group: Vec<_> = batch.by_ref().take(self.timed_together()).collect();
                 let (against, baseline) = {
                     let mut state = held(state);
-                    if self.is_over(&state, started) && index != 0 {
-                        state.waiting.push(index);
+                    if self.is_over(&state, started) && group.iter().all(|(index, _)| *index != 0) {
+                        state.waiting.extend(group.iter().map(|(index, _)| *index));
                         continue;
                     }
                     (state.incumbent, state.entries.record(0).cloned())
                 };
-                let done = checked.remove(&index).transpose().and_then(|checked| {
-                    runner.run(index, against, baseline.as_ref(), screened.as_ref(), checked)
+                let asked = group.into_iter().map(|(index, screened)| {
+                    let checked = checked.remove(&index).transpose()?;
+                    Ok(Asked { index, screened, checked })
                 });
-                let mut state = held(state);
-                match done.and_then(|record| state.journal.point(&record).map(|_| record)) {
-                    Ok(record) => {
-                        state.entries.records.push(record);
-                        state.incumbent = fastest(&state.entries);
-                        let (finished, of) = (state.entries.records.len(), self.spec.space.points.len());
-                        if let Some(record) = state.entries.records.last() {
-                            (self.watch)(&Progress::Finished { record, finished, of });
-                        }
-                    }
-                    Err(error) => state.failed = Some(error),
+                let finished = |record: Result<Record, SweepError>| self.finished(&mut held(state), record);
+                match asked.collect::<Result<Vec<_>, SweepError>>() {
+                    Ok(asked) => runner.run_together(asked, against, baseline.as_ref(), finished),
+                    Err(error) => finished(Err(error)),
                 }
             }
         }
+    }
+
+    /// Puts a finished point into the journal.
+    fn finished(&self, state: &mut State, record: Result<Record, SweepError>) {
+        match record.and_then(|record| state.journal.point(&record).map(|_| record)) {
+            Ok(record) => {
+                let (finished, of) = (state.entries.records.len() + 1, self.spec.space.points.len());
+                (self.watch)(&Progress::Finished { record: &record, finished, of });
+                state.entries.records.push(record);
+                state.incumbent = fastest(&state.entries);
+            }
+            Err(error) => state.failed = Some(error),
+        }
+    }
+
+    /// How many points are timed against the same one: one, or where several have room for their first look at once, some
+    /// rounds of them, so that those that need more looks are joined by others.
+    fn timed_together(&self) -> usize {
+        const ROUNDS: usize = 4;
+        let first_look = self.spec.timing.looks().first().copied().unwrap_or(2);
+        let room = self.launcher.at_once() / (4 * usize::try_from(first_look).unwrap_or(1)).max(1);
+        if room > 1 { ROUNDS * room } else { 1 }
     }
 
     fn runner(&self, gpu: Option<&str>) -> PointRunner<'_> {
@@ -326,56 +345,32 @@ impl<'a> Sweep<'a> {
         drop(guard);
         self.all_at(together, |gpu| {
             loop {
-                let next = {
+                let next: Vec<usize> = {
                     let mut state = held(state);
-                    if state.failed.is_some() { None } else { state.waiting.pop() }
+                    if state.failed.is_some() || state.waiting.is_empty() {
+                        return;
+                    }
+                    // After a screening they are compared with each other, so none ends the search.
+                    let room = if state.entries.screened.is_empty() { 1 } else { self.share(&state) };
+                    let rest = state.waiting.len().saturating_sub(room);
+                    state.waiting.split_off(rest).into_iter().rev().collect()
                 };
-                let Some(index) = next else { return };
-                (self.watch)(&Progress::Confirming { index });
-                let confirmation = self.runner(gpu).confirm(index);
-                let mut state = held(state);
-                match state.journal.confirmation(&confirmation) {
-                    Ok(()) => state.entries.confirmations.push(confirmation),
-                    Err(error) => state.failed = Some(error),
-                }
-                if confirmation_settles(&state.entries, index) {
-                    state.waiting.clear();
-                }
+                next.iter().for_each(|index| (self.watch)(&Progress::Confirming { index: *index }));
+                self.runner(gpu).confirm(&next, |confirmation| {
+                    let (mut state, index) = (held(state), confirmation.index);
+                    match state.journal.confirmation(&confirmation) {
+                        Ok(()) => state.entries.confirmations.push(confirmation),
+                        Err(error) => state.failed = Some(error),
+                    }
+                    if confirmation_settles(&state.entries, index) {
+                        state.waiting.clear();
+                    }
+                });
             }
         });
     }
 }
 
-/// Opens a sweep's directory for the one process that sweeps there: writes `spec.json`, or checks that the one there is
-/// the same.
-pub(crate) fn open_dir(dir: &Path, spec: &Spec, resume: bool) -> Result<(SweepDir, File), SweepError> {
-    fs::create_dir_all(dir).map_err(SweepError::io(dir))?;
-    let dir = SweepDir(std::path::absolute(dir).map_err(SweepError::io(dir))?);
-    let lock = lock(&dir)?;
-    if dir.spec().exists() {
-        if !resume {
-            return Err(SweepError::NotEmpty(dir.0));
-        }
-        if Spec::load(&dir.spec())?.digest() != spec.digest() {
-            return Err(SweepError::OtherSpec(dir.0));
-        }
-    } else {
-        spec.store(&dir.spec())?;
-    }
-    Ok((dir, lock))
-}
-
 fn held(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn lock(dir: &SweepDir) -> Result<File, SweepError> {
-    let path = dir.lock();
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-    let file = file.map_err(SweepError::io(&path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(fs::TryLockError::WouldBlock) => Err(SweepError::Locked(dir.0.clone())),
-        Err(fs::TryLockError::Error(source)) => Err(SweepError::Io { file: path, source }),
-    }
 }

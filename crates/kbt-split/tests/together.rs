@@ -75,6 +75,23 @@ fn checks_run_side_by_side_and_timed_processes_alone() {
 }
 
 #[test]
+fn points_are_compared_together_as_far_as_there_is_room() {
+    // Seventeen beside the lead: the eight processes of a first look for each of two points, not of three.
+    let Run { outcome, entries, log } = sweep(6, 18, None);
+    let first = |line: &str| log.iter().position(|l| l == line).unwrap();
+    assert!(first("start 2") < first("turn 1") && first("turn 2") < first("start 4"), "{log:?}");
+    assert!(first("start 5") < first("turn 4"), "{log:?}");
+    // A point is in the journal before the next ones are timed.
+    let order: Vec<usize> = entries.records.iter().map(|r| r.index).collect();
+    assert_eq!(order, [0, 3, 1, 2, 4, 5]);
+    // They are timed against one setting, and each has its share of the time.
+    let record = |i: usize| entries.record(i).unwrap();
+    assert!([1, 2, 4, 5].iter().all(|i| record(*i).against == Some(0) && record(*i).elapsed_s > 0.0));
+    let pairs = [1, 2, 4, 5].map(|i| record(i).comparison.as_ref().unwrap().pairs);
+    assert_eq!((pairs, outcome.points[3].status.word()), ([4; 4], "failed"));
+}
+
+#[test]
 fn what_a_budget_leaves_of_a_batch_is_not_run_and_not_lost() {
     let Run { outcome, entries, .. } = sweep(7, 4, Some(0.0));
     assert_eq!(entries.records.len(), 1, "the baseline");

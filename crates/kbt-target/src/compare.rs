@@ -8,8 +8,8 @@
 //! of blocks adapts: the data is looked at after fixed counts, and the stated error rate is divided among those
 //! looks, so that looking often does not find differences that are not there.
 //!
-//! Where a launcher sets several processes up at once, those up to the next look are; they are still timed one after
-//! the other.
+//! Where a launcher sets several processes up at once, those up to the next look are, and those of the next comparison
+//! where there is room for them; they are still timed one after the other.
 //!
 //! The alternative, two batches one after the other, reads a chip that warms up as a slower kernel.
 
@@ -55,37 +55,130 @@ pub fn compare(
     policy: &TimingPolicy,
     rest_s: f64,
 ) -> Result<Comparison, CompareError> {
-    let started = Instant::now();
-    let looks = policy.looks();
-    let last = looks.last().copied().unwrap_or(2);
+    let unknown = || Launch::ended(Status::NotStarted { reason: "nothing was compared".to_owned() });
+    let mut result = Err(CompareError { side: Side::B, launch: Box::new(unknown()) });
+    compare_each(launcher, a, &[b], policy, rest_s, |compared| result = compared.result);
+    result
+}
+
+/// One of several comparisons, decided.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Compared {
+    /// The place of its B among those that were asked for.
+    pub which: usize,
+    /// What came of it.
+    pub result: Result<Comparison, CompareError>,
+    /// Its processes' share of the time that they and those beside them took.
+    pub elapsed_s: f64,
+}
+
+/// Times each of several B against A: as many comparisons as [`compare`] would make, each from its own processes, and
+/// tells each when it is decided. Where the launcher sets more processes up at once than one comparison needs for its
+/// next look, the next comparison's are among them.
+pub fn compare_each(
+    launcher: &dyn Launcher,
+    a: &LaunchRequest,
+    bs: &[&LaunchRequest],
+    policy: &TimingPolicy,
+    rest_s: f64,
+    mut decided: impl FnMut(Compared),
+) {
     let rest_s = policy.cooldown_s.unwrap_or(rest_s);
-    let mut pairs: Vec<Pair> = Vec::new();
-    loop {
-        let next = looks.iter().copied().find(|look| pairs_of(*look) > pairs.len()).unwrap_or(last);
-        // As many pairs as are set up together, but not beyond the look that may decide.
-        let together = (launcher.at_once() / 2).max(1).min(pairs_of(next).saturating_sub(pairs.len()).max(1));
-        let order: Vec<Side> = (pairs.len()..pairs.len() + together).flat_map(pair_order).collect();
-        let requests: Vec<_> = order.iter().map(|side| if *side == Side::A { a } else { b }).collect();
-        let samples = samples(&order, launcher.launch_in_turn(&requests, rest_s))?;
+    let mut running: Vec<(usize, Running)> = (0..bs.len()).map(|which| (which, Running::default())).collect();
+    while !running.is_empty() {
+        let mut room = (launcher.at_once() / 2).max(1);
+        let mut orders: Vec<Vec<Side>> = Vec::new();
+        for (_, one) in &running {
+            let (from, pairs) = (one.pairs.len(), room.min(one.wanted(policy)));
+            if pairs == 0 {
+                break;
+            }
+            orders.push((from..from + pairs).flat_map(pair_order).collect());
+            room -= pairs;
+        }
+        let sides =
+            running.iter().zip(&orders).flat_map(|((which, _), order)| order.iter().map(|s| (*which, *s)));
+        let requests: Vec<_> =
+            sides.map(|(which, side)| if side == Side::A { a } else { bs[which] }).collect();
+        let began = Instant::now();
+        let launches = launcher.launch_in_turn(&requests, rest_s);
+        let launch_s = began.elapsed().as_secs_f64() / count(launches.len());
+        let mut launches = launches.into_iter();
+        for (place, ((_, one), order)) in running.iter_mut().zip(&orders).enumerate() {
+            let own: Vec<Launch> = launches.by_ref().take(order.len()).collect();
+            if own.is_empty() && place > 0 {
+                // A process before these failed; they are asked for again.
+                break;
+            }
+            one.elapsed_s += launch_s * count(own.len());
+            match samples(order, own) {
+                Ok(samples) => one.take(&samples, policy),
+                Err(error) => one.result = Some(Err(error)),
+            }
+        }
+        for (which, one) in running.extract_if(.., |(_, one)| one.result.is_some()) {
+            if let Some(result) = one.result {
+                decided(Compared { which, result, elapsed_s: one.elapsed_s });
+            }
+        }
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a handful of processes")]
+fn count(n: usize) -> f64 {
+    n.max(1) as f64
+}
+
+/// A comparison under way.
+#[derive(Default)]
+struct Running {
+    elapsed_s: f64,
+    pairs: Vec<Pair>,
+    result: Option<Result<Comparison, CompareError>>,
+}
+
+impl Running {
+    /// The number of blocks that is looked at next.
+    fn next_look(&self, policy: &TimingPolicy) -> u32 {
+        let looks = policy.looks();
+        let last = looks.last().copied().unwrap_or(2);
+        looks.iter().copied().find(|look| pairs_of(*look) > self.pairs.len()).unwrap_or(last)
+    }
+
+    /// Pairs up to the next look, and no further.
+    fn wanted(&self, policy: &TimingPolicy) -> usize {
+        pairs_of(self.next_look(policy)).saturating_sub(self.pairs.len()).max(1)
+    }
+
+    /// Adds whole pairs and decides, where they allow it.
+    fn take(&mut self, samples: &[(Side, Sample)], policy: &TimingPolicy) {
+        let next = self.next_look(policy);
         for pair in samples.chunks_exact(2) {
             let [(first, one), (_, two)] = pair else { continue };
             let (one, two) = (one.clone(), two.clone());
-            pairs.push(if *first == Side::A { Pair { a: one, b: two } } else { Pair { a: two, b: one } });
+            self.pairs.push(if *first == Side::A {
+                Pair { a: one, b: two }
+            } else {
+                Pair { a: two, b: one }
+            });
         }
-        let over = policy.budget_s.is_some_and(|s| started.elapsed().as_secs_f64() >= s);
-        let ended = pairs.len() >= pairs_of(last);
+        let pairs = &self.pairs;
+        let over = policy.budget_s.is_some_and(|s| self.elapsed_s >= s);
+        let ended = pairs.len() >= pairs_of(policy.looks().last().copied().unwrap_or(2));
         let is_look = pairs.len() == pairs_of(next);
         if is_look || ended || (over && pairs.len().is_multiple_of(2)) {
-            let result = finish(&pairs, policy, if over { Stopped::Budget } else { Stopped::Blocks });
+            let result = finish(pairs, policy, if over { Stopped::Budget } else { Stopped::Blocks });
             if result.speed != Speed::Ambiguous {
-                return Ok(Comparison { stopped: Stopped::Decided, ..result });
+                self.result = Some(Ok(Comparison { stopped: Stopped::Decided, ..result }));
+                return;
             }
             if over || ended {
-                return Ok(result);
+                self.result = Some(Ok(result));
+                return;
             }
         }
-        if clearly_slow(&pairs, policy) {
-            return Ok(finish(&pairs, policy, Stopped::ClearlySlow));
+        if clearly_slow(pairs, policy) {
+            self.result = Some(Ok(finish(pairs, policy, Stopped::ClearlySlow)));
         }
     }
 }
@@ -233,137 +326,4 @@ fn judge(logs: Interval, same_within: f64) -> Speed {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Setting;
-    use crate::launch::{FakeLauncher, Report};
-    use crate::stats::Rng;
-    use std::sync::Mutex;
-
-    /// A chip with process noise, a linear drift, bursts of slowness, and an effect for `B=1`.
-    struct Chip {
-        rng: Rng,
-        noise: f64,
-        drift: f64,
-        burst: f64,
-        effect: f64,
-        runs: u32,
-    }
-
-    impl Chip {
-        fn new(seed: u64) -> Self {
-            Self { rng: Rng::new(seed), noise: 0.01, drift: 0.0, burst: 0.0, effect: 1.0, runs: 0 }
-        }
-
-        fn run(&mut self, request: &LaunchRequest) -> Launch {
-            let normal = (0..12).map(|_| self.rng.unit()).sum::<f64>() - 6.0;
-            let mut time = 100.0 * (self.noise * normal).exp() * (1.0 + self.drift * f64::from(self.runs));
-            if self.rng.unit() < self.burst {
-                time *= 1.2;
-            }
-            self.runs += 1;
-            Launch::timed(vec![time * if request.setting.get("B") == Some("1") { self.effect } else { 1.0 }])
-        }
-    }
-
-    fn compared(chip: Chip, policy: &TimingPolicy) -> Comparison {
-        let chip = Mutex::new(chip);
-        let launcher = FakeLauncher(|r: &LaunchRequest| chip.lock().unwrap().run(r));
-        let [a, b] = ["0", "1"].map(|v| LaunchRequest::timed(Setting::default().with("B", v)));
-        compare(&launcher, &a, &b, policy, 0.0).unwrap()
-    }
-
-    fn decided(trials: u64, policy: &TimingPolicy, chip: impl Fn(u64) -> Chip) -> (u64, u64) {
-        let speeds: Vec<Speed> = (0..trials).map(|seed| compared(chip(seed), policy).speed).collect();
-        let count = |s| speeds.iter().filter(|x| **x == s).count() as u64;
-        (count(Speed::Faster), count(Speed::Slower))
-    }
-
-    #[test]
-    fn equal_settings_are_called_different_no_more_often_than_stated() {
-        // 99 % upper limit of Binomial(1000, 0.01): 18. Same-zone off, so that every decision counts.
-        let policy = TimingPolicy { same_within: 0.0, resamples: 200, ..TimingPolicy::default() };
-        let chips: [fn(u64) -> Chip; 3] = [
-            Chip::new,
-            |seed| Chip { drift: 0.005, ..Chip::new(seed) },
-            |seed| Chip { burst: 0.1, ..Chip::new(seed) },
-        ];
-        for (i, chip) in chips.into_iter().enumerate() {
-            let (faster, slower) = decided(1000, &policy, chip);
-            assert!(faster + slower <= 18, "chip {i}: {faster} faster, {slower} slower of 1000");
-        }
-    }
-
-    #[test]
-    fn real_differences_are_found_and_small_ones_are_the_same() {
-        let quiet = |seed, effect| Chip { noise: 0.003, effect, ..Chip::new(seed) };
-        let policy = TimingPolicy { resamples: 200, ..TimingPolicy::default() };
-        let (faster, _) = decided(100, &policy, |seed| quiet(seed, 0.95));
-        assert!(faster >= 95, "{faster}");
-        let c = compared(quiet(3, 1.0), &policy);
-        assert_eq!(c.speed, Speed::Same, "{c:?}");
-        let c = compared(Chip { drift: 0.02, ..quiet(3, 0.8) }, &policy);
-        assert_eq!((c.speed, c.pairs, c.stopped), (Speed::Faster, 4, Stopped::Decided));
-        let i = c.interval.unwrap();
-        assert!(i.low < 0.8 && 0.8 < i.high, "{i:?}");
-    }
-
-    #[test]
-    fn a_clearly_slow_setting_costs_few_processes_unless_all_are_asked_for() {
-        for (effect, pairs) in [(1.8, 1), (1.35, 2)] {
-            let c = compared(Chip { effect, ..Chip::new(1) }, &TimingPolicy::default());
-            assert_eq!((c.speed, c.pairs, c.stopped), (Speed::Slower, pairs, Stopped::ClearlySlow));
-            assert_eq!(c.interval, None);
-        }
-        let c = compared(Chip { effect: 1.5, ..Chip::new(1) }, &TimingPolicy::exhaustive());
-        assert_eq!((c.speed, c.stopped), (Speed::Slower, Stopped::Decided));
-        assert!(c.pairs >= 4 && c.interval.is_some());
-    }
-
-    #[test]
-    fn a_failed_process_ends_the_comparison_and_says_whose_it_was() {
-        let launcher = FakeLauncher(|r: &LaunchRequest| match r.setting.get("B") {
-            Some("1") => Launch::ended(Status::Signal { signal: 11 }),
-            _ => Launch::timed(vec![1.0]),
-        });
-        let [a, b] = ["0", "1"].map(|v| LaunchRequest::timed(Setting::default().with("B", v)));
-        let error = compare(&launcher, &a, &b, &TimingPolicy::default(), 0.0).unwrap_err();
-        assert_eq!(error.side, Side::B);
-        assert!(error.to_string().contains("signal 11"));
-    }
-
-    fn clocked(clock: impl Fn(u32, bool) -> (f64, f64, Option<&'static str>) + Sync) -> Comparison {
-        let runs = Mutex::new(0);
-        let launcher = FakeLauncher(|r: &LaunchRequest| {
-            let mut runs = runs.lock().unwrap();
-            let (time, mhz, throttle) = clock(*runs, r.setting.get("B") == Some("1"));
-            *runs += 1;
-            let report = Report {
-                times_us: vec![time + f64::from(*runs % 3) * 0.01],
-                clocks_mhz: vec![mhz],
-                throttle: throttle.map(str::to_owned),
-                ..Report::default()
-            };
-            Launch { report, ..Launch::ended(Status::Ok) }
-        });
-        let [a, b] = ["0", "1"].map(|v| LaunchRequest::timed(Setting::default().with("B", v)));
-        compare(&launcher, &a, &b, &TimingPolicy::default(), 0.0).unwrap()
-    }
-
-    #[test]
-    fn samples_at_a_low_clock_or_throttled_are_discarded_but_never_all() {
-        let c = clocked(|run, _| if run == 1 { (150.0, 1300.0, None) } else { (100.0, 1980.0, None) });
-        assert_eq!((c.speed, c.pairs, c.kept_pairs), (Speed::Same, 4, 3), "{c:?}");
-        assert!(c.notes[0].contains("discarded"), "{:?}", c.notes);
-        let c = clocked(|_, _| (100.0, 1980.0, Some("power cap")));
-        assert_eq!((c.speed, c.kept_pairs), (Speed::Same, 4));
-        assert!(c.notes[0].contains("kept all the same"), "{:?}", c.notes);
-    }
-
-    #[test]
-    fn a_difference_that_is_only_the_clock_is_ambiguous() {
-        let c = clocked(|_, b| if b { (95.0, 1980.0, None) } else { (100.0, 1881.0, None) });
-        assert_eq!(c.speed, Speed::Ambiguous, "{c:?}");
-        assert!(c.notes.iter().any(|n| n.contains("not in cycles")));
-    }
-}
+mod tests;

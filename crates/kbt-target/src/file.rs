@@ -164,7 +164,7 @@ pub struct Handoff {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trace {
-    /// The format of what it writes to `KBT_TRACE_OUT`: a name that `kbt trace` reads, such as `kbt` or `fa4`.
+    /// The format of what it writes to `KBT_TRACE_OUT`: a name that `kbt trace` reads, such as `kbt` or `fa4-fp4`.
     pub format: String,
     /// The levels, each with its environment beside `KBT_TRACE` and `KBT_TRACE_OUT`.
     pub levels: BTreeMap<TraceLevel, BTreeMap<String, Scalar>>,

@@ -27,7 +27,7 @@ pub mod stats;
 mod stream;
 mod turn;
 
-pub use compare::{CompareError, Comparison, Side, Speed, Stopped, compare};
+pub use compare::{CompareError, Compared, Comparison, Side, Speed, Stopped, compare, compare_each};
 pub use date::today;
 pub use environment::{CACHES, MINIMUM, RESERVED};
 pub use expr::{Expr, ExprError, Value};

@@ -2,6 +2,7 @@
 //! sweeps side by side, and an engine that is not there.
 #![allow(clippy::unwrap_used, reason = "a failed setup is a failed test")]
 
+use kbt_tensor::{Dtype, Tensor, TensorSet};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -143,4 +144,54 @@ fn an_engine_that_is_not_there_and_options_of_another_are_bad_usage() {
         assert!(code == Some(2) && err.contains("accepted: seconds, 0 or more"), "{err}");
     }
     assert!(!dir.path().join("a").exists());
+}
+
+/// A safetensors file of one f32 tensor a name.
+fn tensors(path: &Path, tensors: &[(&str, [f32; 4])]) {
+    let mut set = TensorSet::new();
+    for (name, values) in tensors {
+        set.insert(Tensor::from_f32(*name, vec![4], Dtype::F32, values).unwrap()).unwrap();
+    }
+    set.write_safetensors(path).unwrap();
+}
+
+#[test]
+fn a_setting_that_changes_the_arithmetic_is_judged_by_the_targets_own_reference() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    // FORM 1 errs a tenth more than the baseline does in `o`, and in `lse`, where the baseline is right, a little.
+    let right = [("o", [1.0, 2.0, 3.0, 4.0]), ("lse", [5.0, 6.0, 7.0, 8.0])];
+    tensors(&dir.join("right.st"), &right);
+    tensors(&dir.join("0.st"), &[("o", [1.01, 2.0, 3.0, 4.0]), right[1]]);
+    tensors(&dir.join("1.st"), &[("o", [1.011, 2.0, 3.0, 4.0]), ("lse", [5.0, 6.0, 7.0, 8.0001])]);
+    let script = "[ -z $KBT_OUT ] || cp $FORM.st $KBT_OUT\ntouch $KBT_INPUTS/q\necho kbt-time-us 10$FORM\n";
+    std::fs::write(dir.join("run.sh"), script).unwrap();
+    let made = "[ -e $KBT_INPUTS/q ] && echo made >>made && cp right.st $KBT_OUT\n";
+    std::fs::write(dir.join("reference.sh"), made).unwrap();
+    let sweep = |name: &str, lse: &str, reference: &str, more: &[&str]| {
+        let text = format!(
+            "schema: kbt.target/1\nname: fake\nrun: {{command: [sh, run.sh]}}\nknobs:\n  \
+             - {{name: FORM, change: algebra, values: [0, 1], default: 0}}\noutputs: [{{name: o}}, {{name: lse{lse}}}]\n\
+             {reference}limits: {{cooldown_s: 0}}\n"
+        );
+        std::fs::write(dir.join("fake.yaml"), text).unwrap();
+        let (_, out, err) =
+            run(dir, &[&["sweep", "fake.yaml", "--out", name, "--format", "json"], more].concat());
+        let point = json(&out)["points"][1].clone();
+        (point["status"]["kind"].as_str().unwrap_or_default().to_owned(), format!("{point}{err}"))
+    };
+    let own = "reference: {command: [sh, reference.sh]}\n";
+    let (status, all) = sweep("strict", ", tolerance: 1.0e-4", own, &[]);
+    assert!(status == "wrong" && all.contains("1.02 times is allowed") && !all.contains("`lse`"), "{all}");
+    let (status, all) = sweep("factor", ", tolerance: 1.0e-4", own, &["--factor", "1.2"]);
+    assert!(status == "timed" && all.contains("within a factor of 1.2; `lse`"), "{all}");
+    let (status, all) = sweep("lse", "", own, &["--factor", "1.2"]);
+    assert!(status == "wrong" && all.contains("`lse`") && !all.contains("`o`"), "{all}");
+    assert_eq!(std::fs::read_to_string(dir.join("made")).unwrap().lines().count(), 3, "once a sweep");
+    let (_, all) = sweep("none", "", "", &[]);
+    assert!(all.contains("--reference FILE"), "{all}");
+    let (_, all) = sweep("broken", "", "reference: {command: [sh, -c, 'echo no >&2; exit 7']}\n", &[]);
+    assert!(all.contains("reference program: exit code 7: no"), "{all}");
+    let (code, _, err) = run(dir, &["sweep", "fake.yaml", "--out", "a", "--factor", "0.9"]);
+    assert!(code == Some(2) && err.contains("accepted: a number of 1 or more"), "{err}");
 }

@@ -136,3 +136,33 @@ fn a_probe_is_written_and_its_right_output_passes() {
     let (exit, _, err) = validate(folder.path(), &["probe", "v-two", "--out", "x"]);
     assert_eq!((exit, err.contains("v-one one-hot")), (Some(2), true), "{err}");
 }
+
+#[test]
+fn the_reference_of_the_built_in_kernel_passes_every_probe_and_makes_no_input_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    let reference = |inputs: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kbt"));
+        command
+            .args(["kernel", "reference", "attention"])
+            .current_dir(dir)
+            .env("KBT_OUT", "right.safetensors");
+        command.env_remove("KBT_INPUTS").envs(inputs.map(|i| ("KBT_INPUTS", i)));
+        let out = command.output().unwrap();
+        (out.status.code(), String::from_utf8(out.stderr).unwrap())
+    };
+    let shape = ["--keys", "48", "--queries", "32", "--heads", "4", "--heads-kv", "2", "--dim", "64"];
+    for kind in ["v-one", "one-hot", "two-hot", "uniform"] {
+        let (exit, _, err) =
+            validate(dir, &[&["probe", kind, "--out", "inputs.safetensors"], &shape[..]].concat());
+        assert_eq!(exit, Some(0), "{err}");
+        assert_eq!(reference(Some(".")), (Some(0), String::new()));
+        let (exit, out, err) =
+            validate(dir, &[&["probe", kind, "--check", "right.safetensors"], &shape[..]].concat());
+        assert_eq!(exit, Some(0), "{kind}: {out}{err}");
+    }
+    let (exit, err) = reference(None);
+    assert!(exit == Some(2) && err.contains("KBT_INPUTS is not set"), "{err}");
+    let (exit, err) = reference(Some("nowhere"));
+    assert!(exit == Some(2) && err.contains("nowhere"), "{err}");
+}

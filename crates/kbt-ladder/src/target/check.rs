@@ -3,10 +3,11 @@
 use kbt_evidence::Provenance;
 use kbt_split::Spec;
 use kbt_split::record::{CheckOutcome, Correctness};
-use kbt_target::{Change, Setting, Target};
+use kbt_target::{Change, ProcessLauncher, Setting, Target};
 use kbt_tensor::{ReadOptions, TensorFile};
 use kbt_validate::compare::{ChangeClass, Rules, Sides, compare};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// kbt-validate's comparison as a sweep's check: bitwise for settings that only reorder, and by accuracy against
 /// a reference for those that change the arithmetic.
@@ -14,21 +15,57 @@ use std::path::{Path, PathBuf};
 pub struct AgainstReference {
     target: Target,
     baseline: Setting,
-    reference: Option<PathBuf>,
+    factor: f64,
+    reference: OnceLock<Result<PathBuf, String>>,
 }
 
 impl AgainstReference {
-    /// The check of a sweep; `reference` is a file with the right outputs, in f32 or f64.
+    /// The check of a sweep; `reference` is a file with the right outputs, in f32 or f64. Where there is none, the
+    /// target's own program makes them when they are first needed, from the inputs in the sweep's directory.
     #[must_use]
     pub fn new(spec: &Spec, reference: Option<PathBuf>) -> Self {
         let baseline = spec.space.points.first().map(|p| p.setting.clone()).unwrap_or_default();
-        Self { target: spec.target.clone(), baseline, reference }
+        let factor = Rules::default().factor;
+        let reference = reference.map_or_else(OnceLock::new, |file| OnceLock::from(Ok(file)));
+        Self { target: spec.target.clone(), baseline, factor, reference }
+    }
+
+    /// The same, where a setting's error may exceed the baseline's by this factor.
+    #[must_use]
+    pub const fn with_factor(mut self, factor: f64) -> Self {
+        self.factor = factor;
+        self
+    }
+
+    /// The file with the right outputs; `saved` lies in the sweep's directory.
+    fn reference(&self, saved: &Path) -> Result<&Path, String> {
+        let make = || {
+            let folder = saved.parent().unwrap_or(Path::new(""));
+            let file = folder.join("right.safetensors");
+            if file.exists() {
+                return Ok(file);
+            }
+            // Tasks on other machines may make it too: whoever is ready puts a whole file in place.
+            let part = folder.join(format!("right-{}.part", std::process::id()));
+            let inputs = self.target.input_folder(0, &folder.join("inputs"));
+            let launch = ProcessLauncher::new(&self.target).reference(&inputs, &part).ok_or(
+                "its bits differ and its knobs change the arithmetic: the right outputs are needed (`reference:` in the target file, or --reference FILE)",
+            )?;
+            if !launch.is_ok() {
+                let last = launch.stderr_tail.lines().last().unwrap_or_default();
+                return Err(format!("the target's reference program: {}: {last}", launch.status));
+            }
+            std::fs::rename(&part, &file).map_err(|e| format!("{}: {e}", file.display()))?;
+            Ok(file)
+        };
+        self.reference.get_or_init(make).as_deref().map_err(Clone::clone)
     }
 }
 
 impl Correctness for AgainstReference {
     fn check(&self, saved: &Path, outputs: &Path, setting: &Setting) -> Result<CheckOutcome, String> {
         let open = |path: &Path| TensorFile::open(path, &ReadOptions::default()).map_err(|e| e.to_string());
+        let file = saved;
         let (saved, outputs) = (open(saved)?, open(outputs)?);
         let given = || Provenance::given("the outputs of the target's processes");
         let bits =
@@ -41,16 +78,22 @@ impl Correctness for AgainstReference {
         if !changed.0.keys().any(algebra) {
             return Ok(CheckOutcome::Wrong { statement: bits.violations.join("; ") });
         }
-        let reference = self.reference.as_deref().ok_or(
-            "its bits differ and its knobs change the arithmetic: the right outputs are needed (`reference:` in the target file, or --reference FILE)",
-        )?;
-        let reference = open(reference)?;
+        let reference = open(self.reference(file)?)?;
         let sides =
             Sides { reference: Some(&reference), baseline: Some(&saved), ..Sides::new(&saved, &outputs) };
-        let rules = Rules { class: ChangeClass::Algebra, ..Rules::default() };
+        let stated = self.target.outputs.iter().filter_map(|o| Some((o.name.clone(), o.tolerance?)));
+        let rules = Rules {
+            class: ChangeClass::Algebra,
+            factor: self.factor,
+            tolerances: stated.collect(),
+            ..Rules::default()
+        };
         let judged = compare(&sides, &rules, given()).map_err(|e| e.to_string())?;
         if judged.passed() {
-            let statement = format!("as accurate as the baseline within a factor of {}", rules.factor);
+            let mut statement = format!("as accurate as the baseline within a factor of {}", rules.factor);
+            for note in judged.notes.iter().filter(|n| n.contains("that is accepted")) {
+                statement = format!("{statement}; {note}");
+            }
             return Ok(CheckOutcome::Accurate { statement });
         }
         Ok(CheckOutcome::Wrong { statement: judged.violations.join("; ") })

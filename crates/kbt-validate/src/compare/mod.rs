@@ -53,11 +53,14 @@ pub struct Rules {
     /// Whether a reference that is constant is taken. A constant output hides most faults, so this is for
     /// probes whose right answer is constant.
     pub allow_constant: bool,
+    /// For a tensor by its name, the relative RMS error up to which an algebraic change counts as right, whatever the
+    /// baseline's is: what its user is known to need.
+    pub tolerances: BTreeMap<String, f64>,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { class: ChangeClass::Reorder, factor: 1.02, allow_constant: false }
+        Self { class: ChangeClass::Reorder, factor: 1.02, allow_constant: false, tolerances: BTreeMap::new() }
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! - reorder: every bit the same.
 //! - algebra: every bit the same, or: NaN and infinity where the reference has them; relative RMS and mean error
-//!   within the factor of the baseline's, or both at the rounding of the tensor's own type (f32 and f64 only);
+//!   within the factor of the baseline's, or both at the rounding of the tensor's own type (f32 and f64 only), or
+//!   the relative RMS error within what is accepted of that tensor;
 //!   the largest error within what the baseline itself reaches over its seeds, where such are given; and codes
 //!   of an 8- or 4-bit format equal or explained as ties.
 
@@ -50,6 +51,12 @@ pub(crate) fn judge(
         notes.push(format!(
             "`{name}`: both errors are at the rounding of {} (below {rounding:.1e})",
             tensor.dtype
+        ));
+    } else if let (Some(error), Some(limit)) = (variant.relative_rms_error, rules.tolerances.get(name))
+        && error <= *limit
+    {
+        notes.push(format!(
+            "`{name}`: relative RMS error {error:.3e}, within the {limit:.3e} that is accepted"
         ));
     } else {
         accuracy(name, variant, baseline, rules.factor, violations);
@@ -163,6 +170,23 @@ mod tests {
         let right = [1.0, 2.0, 3.0, 4.0];
         assert_eq!(judged(&right, &[1.000_000_1, 2.0, 3.0, 4.0], &right), [""; 0]);
         assert_eq!(judged(&right, &[1.000_002, 2.0, 3.0, 4.0], &right).len(), 2);
+    }
+
+    #[test]
+    fn an_error_that_is_accepted_of_a_tensor_needs_no_baseline_as_bad() {
+        let (right, variant) = (f32s(&[1.0, 2.0, 3.0, 4.0]), f32s(&[1.001, 2.0, 3.0, 4.0]));
+        let sides = Sides { reference: Some(&right as &dyn Tensors), ..Sides::new(&right, &variant) };
+        // Relative RMS error: 1e-3 over the root of 30.
+        for (name, limit, passes) in [("o", 2e-4, true), ("o", 1.8e-4, false), ("lse", 1.0, false)] {
+            let rules = Rules { tolerances: [(name.to_owned(), limit)].into(), ..algebra() };
+            let comparison = run(&sides, &rules).unwrap();
+            assert_eq!(comparison.passed(), passes, "{:?}", comparison.violations);
+            assert_eq!(comparison.notes.iter().any(|n| n.contains("that is accepted")), passes);
+        }
+        let broken = f32s(&[f32::NAN, 2.0, 3.0, 4.0]);
+        let sides = Sides { variant: &broken, ..sides };
+        let rules = Rules { tolerances: [("o".to_owned(), 9.0)].into(), ..algebra() };
+        assert!(!run(&sides, &rules).unwrap().passed(), "a NaN is no small error");
     }
 
     #[test]

@@ -7,7 +7,9 @@ use kbt_kernels::attention::{
     AttentionError, Inputs, KnobError, Knobs, Prepared, Shape, TraceLevel, trace_names,
 };
 use kbt_kernels::cache::{BuildError, Built, Cache};
+use kbt_tensor::{Dtype, ReadOptions, Tensor, TensorSet};
 use kbt_toolchain::Toolchain;
+use kbt_validate::reference::{AttentionInputs, AttentionShape, attention_reference};
 use std::env;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -31,6 +33,11 @@ enum Command {
         #[command(subcommand)]
         kernel: Compiled,
     },
+    /// Compute what a built-in kernel should, in f64 on the CPU: the tensors in KBT_INPUTS, the outputs to KBT_OUT.
+    Reference {
+        #[command(subcommand)]
+        kernel: Right,
+    },
     /// List the variants whose machine code is embedded.
     List,
 }
@@ -51,6 +58,22 @@ enum Compiled {
         /// Where to write its PTX.
         #[arg(long)]
         ptx: Option<PathBuf>,
+    },
+}
+
+#[derive(clap::Subcommand)]
+enum Right {
+    /// Attention forward: `o` in f32, `lse` in f64.
+    #[command(
+        after_help = "Example:\n  KBT_INPUTS=sweep/inputs/0 KBT_OUT=right.safetensors kbt kernel reference attention"
+    )]
+    Attention {
+        /// What scores are multiplied by; default one over the root of the head dimension.
+        #[arg(long, value_parser = positive)]
+        scale: Option<f64>,
+        /// A query sees only keys up to its own position.
+        #[arg(long)]
+        causal: bool,
     },
 }
 
@@ -114,6 +137,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             }
             Ok(ExitCode::SUCCESS)
         }
+        Command::Reference { kernel: Right::Attention { scale, causal } } => right(scale, causal),
         Command::List => {
             let mut text = String::new();
             for e in kbt_kernels::cache::embedded() {
@@ -140,6 +164,27 @@ fn variable(name: &str) -> Option<String> {
 
 fn folder(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from)
+}
+
+/// The right outputs of the attention kernel. No input is made here: it must be what the kernel read.
+fn right(scale: Option<f64>, causal: bool) -> Outcome {
+    let needed = |name: &str| {
+        folder(name)
+            .ok_or_else(|| Failure::input(format!("{name} is not set; accepted: a path, as for a run")))
+    };
+    let (inputs, out) = (needed("KBT_INPUTS")?.join("inputs.safetensors"), needed("KBT_OUT")?);
+    let inputs = TensorSet::read(&inputs, &ReadOptions::default())?;
+    let attention = AttentionInputs::new(inputs.require("q")?, inputs.require("k")?, inputs.require("v")?)?;
+    let AttentionShape { batch, heads, seq_q, dim, .. } = attention.shape;
+    let rows = attention_reference(&attention, causal, scale.unwrap_or_else(|| (dim as f64).sqrt().recip()));
+    #[allow(clippy::cast_possible_truncation, reason = "f32 is exact enough to judge narrower outputs by")]
+    let o: Vec<f32> = rows.o.iter().map(|x| *x as f32).collect();
+    let mut set = TensorSet::new();
+    set.insert(Tensor::from_f32("o", vec![batch, heads, seq_q, dim], Dtype::F32, &o)?)?;
+    set.insert(Tensor::from_f64("lse", vec![batch, heads, seq_q], &rows.lse)?)?;
+    set.record_inputs(&inputs);
+    set.write_safetensors(&out)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn attention(args: &Attention) -> Outcome {
@@ -182,7 +227,13 @@ fn attention(args: &Attention) -> Outcome {
         write(&dump.join("attention.cubin"), &built.cubin)?;
         write(&dump.join("attention.ptx"), &built.ptx)?;
     }
+    let in_turn = take_turn()?;
     time(args, &gpu, &knobs, &mut kernel)?;
+    if in_turn {
+        // Outputs are read and memory is freed when nobody is timed any more.
+        crate::output::emit("kbt-done\n")?;
+        std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink())?;
+    }
     if let Some(out) = folder("KBT_OUT") {
         let mut outputs = kernel.outputs()?;
         outputs.record_inputs(&inputs.tensors);
@@ -199,6 +250,16 @@ fn knobs(headdim: &str) -> Result<Knobs, Failure> {
         KnobError::Contract { .. } => Failure::Refused(e.to_string()),
         e => e.into(),
     })
+}
+
+/// Where kbt-target sets several processes up together, waits until this one is to be timed.
+fn take_turn() -> Result<bool, Failure> {
+    if variable("KBT_TURN").is_none() {
+        return Ok(false);
+    }
+    crate::output::emit("kbt-ready\n")?;
+    std::io::stdin().read_line(&mut String::new())?;
+    Ok(true)
 }
 
 fn absent_is_refusal(error: GpuError) -> Failure {

@@ -258,7 +258,7 @@ fn run_compare(args: &CompareArgs) -> Outcome {
         ClassArg::Reorder => ChangeClass::Reorder,
         ClassArg::Algebra => ChangeClass::Algebra,
     };
-    let rules = Rules { class, factor: args.factor, allow_constant: args.allow_constant };
+    let rules = Rules { class, factor: args.factor, allow_constant: args.allow_constant, ..Rules::default() };
     let provenance =
         Provenance::given(format!("{} against {}", args.variant.display(), args.saved.display()));
     let comparison = compare(&sides, &rules, provenance).map_err(|error| match error {

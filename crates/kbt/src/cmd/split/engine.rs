@@ -15,11 +15,12 @@ pub(super) fn slurm(args: &SweepArgs, spec: &Spec) -> Result<SplitOutcome, Failu
     let cluster = Slurm::connect()?;
     let program = std::env::current_exe().map_err(|e| Failure::input(format!("kbt itself: {e}")))?;
     let mut options = SlurmOptions::new(program);
+    options.arguments = vec!["--factor".to_owned(), args.factor.to_string()];
     if let Some(reference) = &args.reference {
         // The tasks run in the sweep's directory.
         let reference = std::path::absolute(reference)
             .map_err(|e| Failure::input(format!("{}: {e}", reference.display())))?;
-        options.arguments = vec!["--reference".to_owned(), reference.to_string_lossy().into_owned()];
+        options.arguments.extend(["--reference".to_owned(), reference.to_string_lossy().into_owned()]);
     }
     if !args.sbatch.is_empty() {
         options.sbatch.clone_from(&args.sbatch);

@@ -7,6 +7,7 @@ use kbt_split::record::Ending;
 use kbt_split::spec::write_whole;
 use kbt_split::{Choice, Progress, Space, Spec, SplitOutcome, Sweep};
 use kbt_target::{ProcessLauncher, Setting, Target, TimingPolicy};
+use kbt_validate::compare::Rules;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -60,9 +61,13 @@ pub(super) struct SweepArgs {
     /// Seconds after which no further setting is begun; with the engine slurm, what is queued is then cancelled.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) budget: Option<f64>,
-    /// The right outputs in f32 or f64, by which settings that change the arithmetic are judged.
+    /// The right outputs in f32 or f64, by which settings that change the arithmetic are judged; made by the target's
+    /// own `reference:` where absent.
     #[arg(long, value_name = "FILE")]
     pub(super) reference: Option<PathBuf>,
+    /// By how much the error of settings that change the arithmetic may exceed the baseline's.
+    #[arg(long, default_value_t = Rules::default().factor, value_parser = factor)]
+    pub(super) factor: f64,
     /// Times of the handoff, to model the curve beside the measured one.
     #[arg(long, value_name = "FILE")]
     times: Option<PathBuf>,
@@ -87,9 +92,13 @@ pub(super) struct RunOneArgs {
     /// Time the finished point against the baseline once more, with fresh processes.
     #[arg(long)]
     confirm: bool,
-    /// The right outputs in f32 or f64, by which settings that change the arithmetic are judged.
+    /// The right outputs in f32 or f64, by which settings that change the arithmetic are judged; made by the target's
+    /// own `reference:` where absent.
     #[arg(long, value_name = "FILE")]
     reference: Option<PathBuf>,
+    /// By how much the error of settings that change the arithmetic may exceed the baseline's.
+    #[arg(long, default_value_t = Rules::default().factor, value_parser = factor)]
+    factor: f64,
     /// How the point is printed.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -98,6 +107,11 @@ pub(super) struct RunOneArgs {
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|s: &f64| s.is_finite() && *s >= 0.0);
     seconds.ok_or_else(|| format!("`{text}`: accepted: seconds, 0 or more"))
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    let factor = text.parse().ok().filter(|f: &f64| f.is_finite() && *f >= 1.0);
+    factor.ok_or_else(|| format!("`{text}`: accepted: a number of 1 or more, as 1.02 for 2 %"))
 }
 
 fn assignment(text: &str) -> Result<(String, String), String> {
@@ -163,7 +177,7 @@ pub(super) fn sweep(args: SweepArgs) -> Outcome {
 
 fn local(args: &SweepArgs, spec: &Spec) -> Result<SplitOutcome, Failure> {
     let launcher = ProcessLauncher::new(&spec.target);
-    let correctness = Validate::new(spec, args.reference.clone());
+    let correctness = Validate::new(spec, args.reference.clone()).with_factor(args.factor);
     let watch = |progress: &Progress<'_>| report_progress(progress);
     let mut sweep = Sweep::prepare(&args.out, spec.clone(), args.resume, &launcher, &correctness)?;
     sweep.gpus.clone_from(&args.gpus);
@@ -237,7 +251,7 @@ fn failed(ending: &Ending) -> String {
 pub(super) fn run_one(args: &RunOneArgs) -> Outcome {
     let spec = Spec::load(&args.spec)?;
     let launcher = ProcessLauncher::new(&spec.target);
-    let correctness = Validate::new(&spec, args.reference.clone());
+    let correctness = Validate::new(&spec, args.reference.clone()).with_factor(args.factor);
     let run = if args.confirm { kbt_split::confirm_one } else { kbt_split::run_one };
     let point = run(&args.spec, args.index, None, &launcher, &correctness)?;
     print(args.format, &point, ToString::to_string)
