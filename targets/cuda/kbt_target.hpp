@@ -51,7 +51,7 @@ inline void describe_device() {
 }
 
 // Times of launches, after a warm-up, one line each.
-template <class Launch> void time_launches(Launch launch, int warmup = 5, int launches = 30) {
+template <class Launch> void time_launches(Launch launch, int warmup = 20, int launches = 30) {
     std::vector<cudaEvent_t> events(2 * launches);
     for (cudaEvent_t &event : events) check(cudaEventCreate(&event), "cudaEventCreate");
     for (int i = 0; i < warmup; ++i) launch();

@@ -24,7 +24,7 @@ BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, WARPS, STAGES = (
         ("BLOCK_M", 128), ("BLOCK_N", 128), ("BLOCK_K", 64), ("GROUP_M", 8), ("WARPS", 4), ("STAGES", 3),
     ]
 )
-LAUNCHES, WARMUP = 30, 5
+LAUNCHES, WARMUP = 30, 20
 
 
 @triton.jit

@@ -90,6 +90,9 @@ pub struct Facts {
     /// Element types by tensor: `q: bf16`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub dtypes: BTreeMap<String, String>,
+    /// How its program times itself, in the words of fact sheets: `method: cuda_events`, `warmup_launches: 20`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub timing: BTreeMap<String, Scalar>,
 }
 
 /// How the target is built, once, before any run.

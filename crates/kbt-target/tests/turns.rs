@@ -92,8 +92,8 @@ fn the_first_failure_is_the_last_result_and_who_comes_after_it_never_runs() {
 #[test]
 fn the_time_limit_runs_in_set_up_and_turn_and_not_between() {
     // The last waits for longer than the limit.
-    let slow = POLITE.replace("echo kbt-time-us", "sleep 1; echo kbt-time-us");
-    let (launches, _) = in_turn(&slow, "set_up_at_once: 4, run_s: 2", 3);
+    let slow = POLITE.replace("echo kbt-time-us", "sleep 2; echo kbt-time-us");
+    let (launches, _) = in_turn(&slow, "set_up_at_once: 4, run_s: 5", 3);
     assert_eq!(statuses(&launches), [&Status::Ok; 3]);
     for hangs in
         [format!("sleep 60\n{POLITE}"), POLITE.replace("echo kbt-time-us", "sleep 60; echo kbt-time-us")]

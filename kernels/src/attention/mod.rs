@@ -9,3 +9,6 @@ pub use inputs::{Inputs, Shape, ShapeError};
 pub use knobs::{KnobError, Knobs, PvMode, QuantForm, SourceOrder, Topology, TraceLevel};
 pub use launch::{AttentionError, Prepared};
 pub use names::trace_names;
+
+/// Launches before the timed ones; fewer have read up to a tenth too slow.
+pub const WARMUP_LAUNCHES: usize = 20;

@@ -4,7 +4,7 @@ use super::{AttentionTuner, Size, fatal, output};
 use crate::recording::FACTS_FILE;
 use crate::{Backend, Origin, StepFailure, StepOutput};
 use kbt_evidence::Figure;
-use kbt_kernels::attention::PvMode;
+use kbt_kernels::attention::{PvMode, WARMUP_LAUNCHES};
 use kbt_roofline::{Ceilings, FactSheet, triage};
 
 impl AttentionTuner<'_> {
@@ -49,6 +49,11 @@ impl AttentionTuner<'_> {
             mode,
             time,
         );
+        if let Some(timing) = &mut facts.timing {
+            #[allow(clippy::cast_precision_loss, reason = "a count of launches")]
+            let launches = WARMUP_LAUNCHES as f64;
+            timing.warmup_launches = Some(launches);
+        }
         let implementation = facts.implementation.get_or_insert_default();
         implementation.grid_ctas = Some(f64::from(size.batch * size.heads * size.seqlen.div_ceil(128)));
         implementation.ctas_per_sm = Some(1.0);

@@ -78,6 +78,12 @@ impl TargetTuner<'_> {
                 let _ = writeln!(text, "  {name}: {value}");
             }
         }
+        if !facts.timing.is_empty() {
+            text += "timing:\n";
+            for (name, value) in &facts.timing {
+                let _ = writeln!(text, "  {name}: {value}");
+            }
+        }
         let outputs: Vec<&str> = self.target.outputs.iter().map(|o| o.name.as_str()).collect();
         let (written, read): (Vec<_>, Vec<_>) =
             facts.dtypes.iter().partition(|(name, _)| outputs.contains(&name.as_str()));

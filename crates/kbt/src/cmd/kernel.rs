@@ -116,7 +116,7 @@ struct Attention {
     #[arg(long, default_value_t = 20)]
     launches: usize,
     /// Launches before them.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = kbt_kernels::attention::WARMUP_LAUNCHES)]
     warmup: usize,
     /// CTAs that record where KBT_TRACE is set, spread over the grid; all of them, if it has no more.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
