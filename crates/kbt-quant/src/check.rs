@@ -1,9 +1,10 @@
 //! A described scheme for quantising P, checked: does its offset fit, which codes and groups does it lose, what would
 //! cost nothing and help.
 
+mod advice;
 mod error;
 
-use crate::format::{Conversion, Format};
+use crate::format::{Conversion, Format, Rounding};
 use kbt_evidence::Provenance;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
@@ -37,6 +38,9 @@ pub struct Scheme {
     /// The group scale's format; none where P is converted as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<Format>,
+    /// How the scale is rounded: of ue8m0 `rz` or `rp`, of others `rn`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale_rounding: Option<Rounding>,
     /// Added to every exp2 argument, in powers of two.
     pub offset_log2: f64,
     /// How far below the true maximum a row's maximum in use may be, in powers of two.
@@ -50,7 +54,15 @@ pub struct Scheme {
     pub provenance: Option<Provenance>,
 }
 
+/// P and a row's sum of up to 2^24 of it are f32, and must not reach 2^128.
+const IN_F32: f64 = 104.0;
+/// Where exp2 flushes to zero.
+const FLUSHED: f64 = -126.0;
+
 impl Scheme {
+    /// The greatest offset that a scheme may have, and the least with its sign turned.
+    const MOST_OFFSET: f64 = 100.0;
+
     /// Reads a scheme from YAML; `origin` names the file.
     pub fn from_yaml(text: &str, origin: &str) -> Result<Self, SchemeError> {
         let mut scheme: Self =
@@ -65,7 +77,7 @@ impl Scheme {
                 "ue8m0 is a scale's format: it has neither a sign nor a fraction".to_owned(),
             );
         }
-        if !scheme.offset_log2.is_finite() || scheme.offset_log2.abs() > 100.0 {
+        if !scheme.offset_log2.is_finite() || scheme.offset_log2.abs() > Self::MOST_OFFSET {
             return error(
                 "offset_log2",
                 format!("{}: expected a number from -100 to 100", scheme.offset_log2),
@@ -83,6 +95,24 @@ impl Scheme {
                 format!("{scale} is no scale's format; accepted are e4m3, e5m2 and ue8m0"),
             );
         }
+        if let Some(rounding) = scheme.scale_rounding {
+            let Some(format) = scheme.scale else {
+                return error("scale_rounding", "the scheme has no scale".to_owned());
+            };
+            let accepted: &[Rounding] = match format {
+                Format::Ue8m0 => &[Rounding::Rz, Rounding::Rp],
+                _ => &[Rounding::Rn],
+            };
+            if !accepted.contains(&rounding) {
+                let accepted: Vec<&str> = accepted.iter().map(|r| r.as_str()).collect();
+                let message = format!(
+                    "{format} has no conversion `.{}`; accepted: {}",
+                    rounding.as_str(),
+                    accepted.join(", ")
+                );
+                return error("scale_rounding", message);
+            }
+        }
         scheme.provenance.get_or_insert_with(|| Provenance::given(origin));
         Ok(scheme)
     }
@@ -95,6 +125,7 @@ impl Scheme {
             name: name.to_owned(),
             element,
             scale,
+            scale_rounding: None,
             offset_log2,
             rescale_threshold_log2: 0.0,
             row_sum: RowSum::Unquantised,
@@ -107,9 +138,9 @@ impl Scheme {
         f64::from(self.element.max()) * self.scale.map_or(1.0, |s| f64::from(s.max()))
     }
 
-    /// The greatest value that P may have: it is an f32 before it is converted.
+    /// The greatest value that P may have: it and its row's sum are f32.
     fn limit(&self) -> f64 {
-        self.held().min(f64::from(f32::MAX))
+        self.held().min(IN_F32.exp2())
     }
 
     /// Checks the scheme.
@@ -134,7 +165,8 @@ impl Scheme {
         let mut findings = Vec::new();
         if !fits && limit < self.held() {
             findings.push(format!(
-                "P reaches 2^{needed} and f32, in which it is computed, ends at 2^128: it and the row sum are infinite"
+                "P reaches 2^{needed} and f32, in which it and the row sum are computed, ends at 2^128: a row of 2^24 \
+                 keys is infinite from 2^{IN_F32} on"
             ));
         } else if !fits {
             findings.push(format!(
@@ -145,13 +177,20 @@ impl Scheme {
             ));
         }
         let codes = self.codes(greatest, provenance.clone());
-        let flush = self.flush(provenance);
-        if let Some(below) = flush.below_row_max_log2.filter(|below| *below >= 0.0) {
+        let (what, below) = self.flush();
+        if below >= 0.0 {
             findings.push(format!(
-                "nothing is left: {} are lost below 2^{below:.2} of the row maximum, and none is above it",
-                flush.what
+                "nothing is left: {what} are lost below 2^{below:.2} of the row maximum, and none is above it"
             ));
         }
+        if self.scale_rounding == Some(Rounding::Rz) {
+            findings.push(
+                "the scale is rounded down, to as little as half of what the group's greatest element needs: divided \
+                 by it elements saturate, divided by the unrounded scale the group comes out too small, by up to 50 %"
+                    .to_owned(),
+            );
+        }
+        let flush = Flush { what: what.to_owned(), below_row_max_log2: Some(below), provenance };
         let improvements = self.improvements(&budget, &codes);
         CheckOutcome {
             schema: crate::outcome::SCHEMA.to_owned(),
@@ -182,7 +221,10 @@ impl Scheme {
             None => (0, 0),
             Some(format) => {
                 let values = format.values();
-                let most = Conversion::usual(format).round((greatest / f64::from(self.element.max())) as f32);
+                let usual = Conversion::usual(format);
+                let rounding = self.scale_rounding.unwrap_or(usual.rounding);
+                let most =
+                    Conversion { rounding, ..usual }.round((greatest / f64::from(self.element.max())) as f32);
                 let used =
                     values.iter().filter(|v| v.is_finite() && !v.is_sign_negative() && **v <= most).count();
                 (finite(&values), used)
@@ -197,55 +239,23 @@ impl Scheme {
         }
     }
 
-    fn flush(&self, provenance: Provenance) -> Flush {
+    /// What is lost to zero, and below what power of two of the row maximum.
+    fn flush(&self) -> (&'static str, f64) {
         // Half the least value is a tie and goes to zero, the even code. ue8m0 has no zero: it floors at 2^-127.
-        let (what, below) = match self.scale {
-            Some(Format::Ue8m0) => ("no group: the least scale is 2^-127", f64::NEG_INFINITY),
+        let (what, least) = match self.scale {
+            Some(Format::Ue8m0) => ("groups", 0.0),
             Some(format) => (
                 "groups whose scale rounds to zero",
-                (f64::from(format.min_positive()) / 2.0 * f64::from(self.element.max())).log2()
-                    - self.offset_log2,
+                f64::from(format.min_positive()) / 2.0 * f64::from(self.element.max()),
             ),
-            None => (
-                "elements that round to zero",
-                (f64::from(self.element.min_positive()) / 2.0).log2() - self.offset_log2,
-            ),
+            None => ("elements that round to zero", f64::from(self.element.min_positive()) / 2.0),
         };
-        Flush { what: what.to_owned(), below_row_max_log2: below.is_finite().then_some(below), provenance }
-    }
-
-    fn improvements(&self, budget: &Budget, codes: &Codes) -> Vec<String> {
-        let mut out = Vec::new();
-        if budget.slack_log2 > 0.01 && budget.fits && self.scale != Some(Format::Ue8m0) {
-            let better = budget.offset_log2 + budget.slack_log2;
-            out.push(format!(
-                "raise the offset from {:.4} to {better:.4} (a constant in exp2's argument, no instruction): {} reach \
-                 {:.1} powers of two further down before they are lost{}",
-                budget.offset_log2,
-                if self.scale.is_some() { "groups" } else { "elements" },
-                budget.slack_log2,
-                if codes.scale_unreachable_count > 0 {
-                    format!("; {} of {} scale codes are never used", codes.scale_unreachable_count, codes.scale_codes_count)
-                } else {
-                    String::new()
-                }
-            ));
+        if least.log2() >= FLUSHED {
+            return (what, least.log2() - self.offset_log2);
         }
-        if self.row_sum == RowSum::Quantised {
-            out.push(
-                "sum P before quantisation: a sum of quantised P was less accurate in every case of a study on 256 x \
-                 4096 scores (relative RMS .0605 against .0430 at a standard deviation of 2)"
-                    .to_owned(),
-            );
-        }
-        if !budget.fits {
-            out.push(format!(
-                "lower the offset to {:.4}, or the rescale threshold to {:.4}",
-                budget.limit_log2 - budget.rescale_threshold_log2,
-                (budget.limit_log2 - budget.offset_log2).max(0.0)
-            ));
-        }
-        out
+        let what =
+            if self.scale.is_some() { "groups that exp2 flushes" } else { "elements that exp2 flushes" };
+        (what, FLUSHED - self.offset_log2)
     }
 }
 
@@ -332,14 +342,15 @@ impl CheckOutcome {
             b.offset_log2, b.rescale_threshold_log2, b.limit_log2, b.slack_log2
         );
         let c = &self.codes;
-        let _ = writeln!(
+        let _ = write!(
             out,
-            "  codes      {} of {} element codes never occur, {} of {} scale codes",
-            c.element_unreachable_count,
-            c.element_codes_count,
-            c.scale_unreachable_count,
-            c.scale_codes_count
+            "  codes      {} of {} element codes never occur",
+            c.element_unreachable_count, c.element_codes_count
         );
+        if c.scale_codes_count > 0 {
+            let _ = write!(out, ", {} of {} scale codes", c.scale_unreachable_count, c.scale_codes_count);
+        }
+        out.push('\n');
         match self.flush.below_row_max_log2 {
             Some(below) => {
                 let _ =

@@ -76,6 +76,36 @@ fn a_block_prints_its_scale_and_its_codes() {
 }
 
 #[test]
+fn the_scale_of_the_tensor_is_told_and_codes_times_scales_are_the_values() {
+    let sixteen: String = (0..16).map(|i| format!("{i}\n")).collect();
+    let args = ["quantize", "--block", "nvfp4", "--scale-rule", "te"];
+    let (code, out, err) = quant(&args, &sixteen);
+    // 15 / 2688: 15, the greatest, is 6 * 448 of it.
+    assert_eq!((code, out.lines().next(), out.lines().last()), (Some(0), Some("7e"), Some("07")));
+    assert!(err.contains("0.0055803573 (3bb6db6e)") && err.contains("magnitude of 15"), "{err}");
+    let (_, out, err) = quant(&[&args[..], &["--format", "json"]].concat(), &sixteen);
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(json["tensor"]["scale_hex"], "3bb6db6e", "{err}");
+    let scale = json["tensor"]["scale"].as_f64().unwrap();
+    assert!((6.0 * 448.0 * scale - 15.0).abs() < 1e-5 && json["tensor"]["amax"] == 15.0, "{out}");
+    // A rule without such a scale says nothing of one.
+    let (_, _, err) = quant(&["quantize", "--block", "nvfp4", "--scale-rule", "sage3"], &sixteen);
+    assert_eq!(err, "");
+}
+
+#[test]
+fn the_list_of_programs_is_text_or_json() {
+    let (_, text, _) = quant(&["rewrite", "--list"], "");
+    let (_, json, _) = quant(&["rewrite", "--list", "--format", "json"], "");
+    let json: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
+    let named = |p: &serde_json::Value| {
+        format!("{}\n{}\n", p["name"].as_str().unwrap(), p["program"].as_str().unwrap())
+    };
+    assert_eq!(json.iter().map(named).collect::<String>(), text);
+    assert!(text.starts_with("softmax-nvfp4-linear\nlayout "), "{text}");
+}
+
+#[test]
 fn bad_input_names_its_line_and_what_is_accepted() {
     for (args, input, expect) in [
         (&["quantize", "--to", "e4m3", "--hex"][..], "3f800000\nzz\n", "-:2: `zz`"),
@@ -86,6 +116,25 @@ fn bad_input_names_its_line_and_what_is_accepted() {
             "-:1: `3f80000` is not an f32's bits as eight hex digits",
         ),
         (&["quantize", "--to", "e4m3"], "1\n\nx\n", "-:3: `x`"),
+        (
+            &["quantize", "--to", "e4m3"],
+            "1\n-1e39\n",
+            "-:2: `-1e39` is not a decimal number within f32's range",
+        ),
+        (
+            &["quantize", "--block", "mxfp4", "--scale-rule", "floor", "--tensor-amax", "5"],
+            "1\n",
+            "--tensor-amax 5: mxfp4 with `floor` has no scale for the tensor",
+        ),
+        (
+            &["quantize", "--block", "nvfp4", "--scale-rule", "sage3", "--tensor-amax", "5"],
+            "1\n",
+            "nvfp4 with `sage3` has no scale",
+        ),
+        (&["lift", "-"], ".version 9.0\n.target sm_90a\n.address_size 64\n", "-: no function in this PTX"),
+        (&["rewrite", "--list", "softmax-nvfp4-linear"], "", "cannot be used with '[PROGRAM]'"),
+        (&["rewrite", "--cuda", "--format", "json", "softmax-nvfp4-linear"], "", "cannot be used with"),
+        (&["rewrite", "--candidates", "0", "softmax-nvfp4-linear"], "", "a whole number from 1 up"),
         (&["quantize", "--to", "e4m4", "--hex"], "", "e5m2"),
         (&["quantize", "--to", "e4m3", "--rounding", "rz"], "", "PTX has rn"),
         (&["quantize", "--to", "bf16", "--rounding", "rp", "--relu"], "", "goes with rn and rz"),

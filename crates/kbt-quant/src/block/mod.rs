@@ -131,11 +131,17 @@ impl Quantiser {
         u16::from(scale)
     }
 
+    /// What code times scale is multiplied by to give a value: the tensor's own scale, 1 where the rule has none.
+    #[must_use]
+    pub fn tensor_scale(&self) -> f32 {
+        self.rule.tensor_factor(self.format, self.tensor_amax)
+    }
+
     /// The value that an element code and a scale code stand for.
     #[must_use]
     pub fn dequantise(&self, scale: u16, code: u16) -> f32 {
         let product = self.format.element().decode(code) * self.format.scale().decode(scale);
-        product * self.rule.tensor_factor(self.tensor_amax)
+        product * self.tensor_scale()
     }
 }
 
@@ -187,6 +193,24 @@ mod tests {
         assert_eq!(te, 0x3a);
         let naive = Conversion::usual(Format::E4m3).encode(amax / 6.0 * (2688.0 / 168.375));
         assert_eq!(naive, 0x39);
+    }
+
+    #[test]
+    fn codes_times_scales_are_the_values_whatever_the_tensor_s_scale() {
+        for format in BlockFormat::ALL {
+            for rule in ScaleRule::ALL.into_iter().filter(|r| r.check(format).is_ok()) {
+                // As great as the tensor's greatest, so that no scale is small.
+                let xs: Vec<f32> = (0..format.elements()).map(|i| i as f32 - 5.0).collect();
+                let amax = xs.iter().fold(0.0f32, |m, x| m.max(x.abs()));
+                let (scale, codes) = quantise(format, rule, amax, &xs);
+                let q = Quantiser::new(format, rule, amax).unwrap();
+                assert_eq!(q.tensor_scale() == 1.0, !rule.has_tensor_scale(format), "{format} {rule}");
+                for (x, &code) in xs.iter().zip(&codes) {
+                    let apart = (q.dequantise(scale, code) - x).abs();
+                    assert!(apart <= amax / 4.0, "{format} {rule}: {x} became {}", q.dequantise(scale, code));
+                }
+            }
+        }
     }
 
     #[test]

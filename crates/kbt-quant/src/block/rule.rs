@@ -74,10 +74,11 @@ impl ScaleRule {
         }
     }
 
-    /// Whether the rule scales the whole tensor first.
+    /// Whether the rule scales the whole tensor first, in this format.
     #[must_use]
-    pub const fn has_tensor_scale(self) -> bool {
-        matches!(self, Self::TransformerEngine | Self::Flashinfer | Self::Torchao)
+    pub const fn has_tensor_scale(self, format: BlockFormat) -> bool {
+        matches!(format, BlockFormat::Nvfp4)
+            && matches!(self, Self::TransformerEngine | Self::Flashinfer | Self::Torchao)
     }
 
     /// Whether the format has this rule.
@@ -91,8 +92,9 @@ impl ScaleRule {
     }
 
     /// What a dequantised product is multiplied by for the tensor's scale.
-    pub(super) fn tensor_factor(self, tensor_amax: f32) -> f32 {
+    pub(super) fn tensor_factor(self, format: BlockFormat, tensor_amax: f32) -> f32 {
         match self {
+            _ if !self.has_tensor_scale(format) => 1.0,
             Self::TransformerEngine | Self::Flashinfer => 1.0 / encode_scale(tensor_amax),
             Self::Torchao if tensor_amax > 0.0 => tensor_amax / 2688.0,
             _ => 1.0,

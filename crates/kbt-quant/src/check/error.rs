@@ -24,14 +24,23 @@ impl SchemeError {
         };
         let whole = error.to_string();
         let message = whole.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&whole);
+        // Of a field given twice the reader names the mapping's place.
+        let twice = message.strip_prefix("duplicate field `").and_then(|rest| rest.strip_suffix('`'));
+        let second = twice.and_then(|field| lines_of(text, field).nth(1));
+        let (line, column) = second.map_or((line, column), |line| (line, 1));
         Self { origin: origin.to_owned(), line, column, message: message.to_owned() }
     }
 
     pub(super) fn of_field(text: &str, origin: &str, field: &str, message: &str) -> Self {
-        let is_it = |line: &str| {
-            line.trim_start().strip_prefix(field).is_some_and(|r| r.trim_start().starts_with(':'))
-        };
-        let line = text.lines().position(is_it).map_or(1, |i| i + 1);
+        let line = lines_of(text, field).next().unwrap_or(1);
         Self { origin: origin.to_owned(), line, column: 1, message: format!("{field}: {message}") }
     }
+}
+
+/// The lines, from 1, that give a field.
+fn lines_of<'a>(text: &'a str, field: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let is_it = move |line: &str| {
+        line.trim_start().strip_prefix(field).is_some_and(|r| r.trim_start().starts_with(':'))
+    };
+    text.lines().enumerate().filter(move |(_, line)| is_it(line)).map(|(i, _)| i + 1)
 }

@@ -49,6 +49,86 @@ fn the_unused_scale_range_is_the_free_improvement() {
 }
 
 #[test]
+fn what_is_advised_fits() {
+    let formats = [Format::E2m1, Format::E3m2, Format::E4m3, Format::E5m2, Format::Bf16, Format::F16];
+    let scales = [None, Some(Format::E4m3), Some(Format::E5m2), Some(Format::Ue8m0)];
+    let (mut raised, mut lowered, mut tightened) = (0, 0, 0);
+    for (element, scale) in formats.into_iter().flat_map(|f| scales.map(|s| (f, s))) {
+        for (offset, threshold) in
+            [(0.0, 0.0), (8.0, 4.0), (30.0, 0.0), (3.0, 100.0), (100.0, 60.0), (-90.0, 0.0)]
+        {
+            let mut given = Scheme::new("t", element, scale, offset, "test");
+            given.rescale_threshold_log2 = threshold;
+            let outcome = given.check();
+            let tried = |changed: Scheme| {
+                let after = changed.check();
+                assert!(after.findings.is_empty(), "{outcome:#?} became {after:#?}");
+                assert!(changed.raised(&after.budget).is_none(), "{outcome:#?} became {after:#?}");
+            };
+            if let Some(better) = given.raised(&outcome.budget) {
+                raised += 1;
+                tried(Scheme { offset_log2: better, ..given.clone() });
+            }
+            if outcome.budget.fits {
+                continue;
+            }
+            if let Some(lower) = given.lowered() {
+                lowered += 1;
+                tried(Scheme { offset_log2: lower, ..given.clone() });
+            }
+            if let Some(threshold) = given.tightened() {
+                tightened += 1;
+                tried(Scheme { rescale_threshold_log2: threshold, ..given.clone() });
+            }
+            let last = outcome.improvements.last().unwrap();
+            assert!(last.starts_with("lower "), "{outcome:#?}");
+        }
+    }
+    assert!(raised > 10 && lowered > 10 && tightened > 5, "{raised} {lowered} {tightened}");
+    // An offset that is too great by itself: no threshold helps.
+    let outcome = scheme("element: e4m3\noffset_log2: 12\nrescale_threshold_log2: 2\n").check();
+    assert_eq!(outcome.improvements.last().unwrap(), "lower the offset to 6.8074");
+    // A threshold that no offset meets.
+    let outcome = scheme("element: e4m3\noffset_log2: 0\nrescale_threshold_log2: 60\n").check();
+    assert_eq!(outcome.improvements.last().unwrap(), "lower the rescale threshold to 8.8074");
+    // bf16 loses nothing that a sum would keep.
+    let outcome = scheme("element: bf16\noffset_log2: 0\n").check();
+    assert!(outcome.improvements.is_empty(), "{outcome:#?}");
+    assert_eq!(outcome.flush.below_row_max_log2, Some(-126.0), "exp2 flushes before bf16 does");
+    assert!(!outcome.render_text().contains("scale codes"), "{}", outcome.render_text());
+}
+
+#[test]
+fn a_ue8m0_scale_that_is_rounded_down_does_not_fit() {
+    let text = "element: e4m3\nscale: ue8m0\noffset_log2: 8.807355\n";
+    let (open, down, up) = (
+        scheme(text).check(),
+        scheme(&format!("{text}scale_rounding: rz\n")).check(),
+        scheme(&format!("{text}scale_rounding: rp\n")).check(),
+    );
+    assert!(down.findings[0].contains("up to 50 %") && open.findings.is_empty() && up.findings.is_empty());
+    assert!(open.improvements[0].ends_with("the scheme does not say how it is rounded"), "{open:#?}");
+    assert!(down.improvements[0].starts_with("round the scale up (rp") && up.improvements.is_empty());
+    assert_eq!(up.flush.what, "groups that exp2 flushes");
+    assert!((up.flush.below_row_max_log2.unwrap() + 134.807_355).abs() < 1e-9);
+    for (more, expect) in [
+        (
+            "scale: ue8m0\nscale_rounding: rn",
+            "6:1: scale_rounding: ue8m0 has no conversion `.rn`; accepted: rz, rp",
+        ),
+        (
+            "scale: e4m3\nscale_rounding: rp",
+            "6:1: scale_rounding: e4m3 has no conversion `.rp`; accepted: rn",
+        ),
+        ("scale_rounding: rp", "5:1: scale_rounding: the scheme has no scale"),
+    ] {
+        let text = format!("schema: kbt.scheme/1\nname: t\nelement: e2m1\noffset_log2: 1\n{more}\n");
+        let error = Scheme::from_yaml(&text, "t.yaml").unwrap_err().to_string();
+        assert_eq!(error, format!("t.yaml:{expect}"));
+    }
+}
+
+#[test]
 fn a_bad_file_names_the_field_and_what_is_accepted() {
     for (text, expect) in [
         ("schema: kbt.scheme/2\nname: t\nelement: e2m1\noffset_log2: 0", "1:1: schema: `kbt.scheme/2`"),
@@ -67,6 +147,10 @@ fn a_bad_file_names_the_field_and_what_is_accepted() {
         ),
         ("schema: kbt.scheme/1\nname: t\nelement: e2m1\noffset: 1", "4:1: "),
         ("schema: kbt.scheme/1\nname: t\nelement: e2m1\n", "missing field `offset_log2`"),
+        (
+            "schema: kbt.scheme/1\nname: t\nelement: e2m1\noffset_log2: 1\noffset_log2: 2",
+            "5:1: duplicate field `offset_log2`",
+        ),
         ("schema: kbt.scheme/1\n  name: [t\n", "2:"),
         ("", "1:1: "),
     ] {

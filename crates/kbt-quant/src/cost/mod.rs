@@ -115,6 +115,25 @@ const fn instructions(op: Op) -> &'static [&'static str] {
     }
 }
 
+/// The instruction whose rate an opcode's is, by how the opcode begins.
+const INSTRUCTIONS: [(&str, &str); 15] = [
+    ("FFMA", "fma.rn.f32"),
+    ("FADD", "add.rn.f32"),
+    ("FMUL", "mul.rn.f32"),
+    ("FMNMX", "max.f32"),
+    ("SHFL", SHUFFLE),
+    ("MUFU.EX2", "ex2.approx.ftz.f32"),
+    ("MUFU.RCP", "rcp.approx.ftz.f32"),
+    ("MUFU.LG2", "lg2.approx.ftz.f32"),
+    ("MUFU.RSQ", "rsqrt.approx.ftz.f32"),
+    ("MUFU.SQRT", "sqrt.approx.ftz.f32"),
+    ("MUFU.TANH", "tanh.approx.f32"),
+    ("F2FP.SATFINITE.E4M3.F32", "cvt.rn.satfinite.e4m3x2.f32"),
+    ("F2FP.SATFINITE.E5M2.F32", "cvt.rn.satfinite.e5m2x2.f32"),
+    ("F2FP.BF16.F32", "cvt.rn.bf16x2.f32"),
+    ("F2FP.F16.F32", "cvt.rn.f16x2.f32"),
+];
+
 /// How the names of what is several instructions begin.
 const COMPOUND: [&str; 3] = ["div.", "sqrt.rn.", "e2m1."];
 const ROUND_E2M1: &str = "e2m1.round.below7";
@@ -310,25 +329,17 @@ impl<'a> CostModel<'a> {
 
     /// The rate of an instruction within a lowering; `None` where only its issue slot is counted.
     fn rate_of(&self, one: &Lowered) -> Result<Option<&RateRow>, MissingFigure> {
-        let base = one.opcode.split('.').next().unwrap_or_default();
-        let plain = match base {
-            "FFMA" => Some("fma.rn.f32"),
-            "FADD" => Some("add.rn.f32"),
-            "FMUL" => Some("mul.rn.f32"),
-            "FMNMX" => Some("max.f32"),
-            _ if one.opcode.starts_with("MUFU.EX2") => Some("ex2.approx.ftz.f32"),
-            _ if one.opcode.starts_with("MUFU.RCP") => Some("rcp.approx.ftz.f32"),
-            _ if one.opcode.starts_with("MUFU.LG2") => Some("lg2.approx.ftz.f32"),
-            _ => None,
-        };
+        let plain =
+            INSTRUCTIONS.iter().find(|(start, _)| one.opcode.starts_with(start)).map(|(_, name)| *name);
         if let Some(row) = plain.and_then(|name| self.profile.rate(name).ok()) {
             return Ok(Some(row));
         }
         if let Some(row) = self.profile.rate_of_opcode(&one.opcode) {
             return Ok(Some(row));
         }
-        // The functions of this pipe have rates of their own: one does not stand for another.
-        if let Some(name) = plain.filter(|_| one.opcode.starts_with("MUFU.")) {
+        // Functions, conversions and shuffles have rates of their own: one does not stand for another.
+        let own = ["MUFU.", "F2FP.", "SHFL"].iter().any(|start| one.opcode.starts_with(start));
+        if let Some(name) = plain.filter(|_| own) {
             return self.profile.rate(name).map(Some);
         }
         let stand_in = match one.pipe {

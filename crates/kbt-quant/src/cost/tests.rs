@@ -69,21 +69,32 @@ fn a_missing_rate_names_the_microbenchmark() {
         error.contains("rate for `ex2.approx.ftz.f32`") && error.contains("kbt microbench run"),
         "{error}"
     );
+    // A shuffle too by its instruction, which is what the microbenchmark is called.
+    let mut profile = hopper();
+    profile.rates.retain(|r| !r.instruction.starts_with("shfl."));
+    let model = CostModel::new(&profile, LAYOUT);
+    let error = model.node(Op::GroupMax, Shape::Elem, Shape::Group).unwrap_err().to_string();
+    assert!(error.contains("--only '^shfl.sync.bfly.b32$'"), "{error}");
 }
 
 #[test]
 fn a_lowering_to_one_instruction_does_not_take_the_rate_of_another() {
-    // These profiles say that the operation is one MUFU, and have the rates of the other MUFU instructions.
+    // These profiles say that the operation is one instruction, and have the rates of others of its pipe.
     for name in ["h200-sxm", "sm_103a"] {
         let whole = kbt_device::embedded_profile(name).unwrap().unwrap();
         for (op, instruction) in [
             (Op::Exp2, "ex2.approx.ftz.f32"),
             (Op::Log2, "lg2.approx.ftz.f32"),
             (Op::Rcp, "rcp.approx.ftz.f32"),
+            (Op::Sqrt, "sqrt.approx.ftz.f32"),
+            (Op::Rsqrt, "rsqrt.approx.ftz.f32"),
+            (Op::Tanh, "tanh.approx.f32"),
+            (Op::Cvt(Format::E4m3), "cvt.rn.satfinite.e4m3x2.f32"),
         ] {
             assert!(whole.lowering(instruction).is_ok(), "{name}: {instruction}");
             let mut profile = whole.clone();
-            profile.rates.retain(|r| r.instruction != instruction);
+            let slower = instruction.replace(".ftz", "");
+            profile.rates.retain(|r| r.instruction != instruction && r.instruction != slower);
             let error = CostModel::new(&profile, LAYOUT).operation(op).unwrap_err().to_string();
             assert!(error.contains(instruction) && error.contains("kbt microbench run"), "{error}");
         }

@@ -179,6 +179,17 @@ impl Tracked {
         Self { value: x, real: x as f64, error: 0.0 }
     }
 
+    /// A conversion is a staircase: the error of its result is what the operand's reaches, whole steps or nothing.
+    fn converted(format: Format, x: Self) -> Self {
+        let to = conversion(format);
+        let end = |x: f64| f64::from(to.round(sticky(x)));
+        let (value, real) = (to.round(x.value), end(x.real));
+        let apart = (f64::from(value) - real).abs();
+        let ends = if x.error > 0.0 { [end(x.real - x.error), end(x.real + x.error)] } else { [real; 2] };
+        let error = ends.iter().map(|end| (end - real).abs()).fold(apart, f64::max);
+        Self::new(value, real, error)
+    }
+
     fn new(value: f32, real: f64, error: f64) -> Self {
         let agree = value as f64 == real || (value.is_nan() && real.is_nan());
         let error = if agree && !error.is_finite() { 0.0 } else { error };
@@ -285,11 +296,7 @@ impl Number for Tracked {
                 Self { value: value.value, real: real(op), error }
             }
             Op::Max => x.greater(y),
-            Op::Cvt(format) => {
-                let value = conversion(format).round(x.value);
-                let real = real(op);
-                Self::new(value, real, (f64::from(value) - real).abs())
-            }
+            Op::Cvt(format) => Self::converted(format, x),
             _ => x,
         }
     }
@@ -359,6 +366,20 @@ mod tests {
         assert!(of("c").iter().filter(|y| y.real.abs() > 0.0).all(|y| y.error >= 5.0), "{:?}", of("c"));
         // Inputs are exact, and so is what is said of them.
         assert!(of("e").iter().all(|y| y.error == 0.0), "{:?}", of("e"));
+    }
+
+    #[test]
+    fn a_conversion_is_off_by_a_step_where_its_operand_may_cross_a_boundary() {
+        let at = |real: f64, error: f64| {
+            let x = Tracked { value: real as f32, real, error };
+            let y = Tracked::apply(Op::Cvt(Format::E2m1), &[x]);
+            (y.value, y.error)
+        };
+        assert_eq!(at(2.5, 0.0), (2.0, 0.0));
+        assert_eq!(at(2.5, 1e-7), (2.0, 1.0), "2 or 3");
+        assert_eq!(at(2.6, 1e-7), (3.0, 0.0));
+        assert_eq!(at(0.3, 3.0), (0.5, 3.5), "from -3 to 3");
+        assert_eq!(at(2.6, f64::INFINITY), (3.0, 9.0));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Programs to text that reads back as the same program.
 
 use super::{Op, Program, Range, Shape};
+use std::cell::Cell;
 use std::fmt;
 
 /// A number as program text has it: powers of two as `2^k` where decimals would hide them.
@@ -35,32 +36,46 @@ impl fmt::Display for Range {
     }
 }
 
+/// Nodes that the text of a message may have: values that many share say themselves as often.
+const LONGEST: usize = 100;
+
 impl Program {
-    /// The text of one node, in terms of names; `whole` writes the node out even if it has a name.
+    /// The text of one node for a message, in terms of names; `whole` writes the node out even if it has a name. What is
+    /// longer than a message is cut short by `…`.
     #[must_use]
     pub fn expression(&self, node: usize, whole: bool) -> String {
-        self.text(node, whole, 0)
+        self.text(node, whole, 0, &Cell::new(LONGEST))
     }
 
-    /// `outer` is the binding strength around: 0 none, 1 sum, 2 product, 3 operand of a prefix.
-    fn text(&self, node: usize, whole: bool, outer: u8) -> String {
+    /// `outer` is the binding strength around: 0 none, 1 sum, 2 product, 3 operand of a prefix. `left` is how many nodes
+    /// the text may still have.
+    fn text(&self, node: usize, whole: bool, outer: u8, left: &Cell<usize>) -> String {
         if !whole && let Some((name, _)) = self.names.iter().find(|(_, n)| *n == node) {
             return name.clone();
         }
         let Some(this) = self.nodes.get(node) else { return String::new() };
+        match left.get() {
+            0 => return "…".to_owned(),
+            n => left.set(n - 1),
+        }
         let (text, strength) = match (this.op, this.args.as_slice()) {
             (Op::Num(bits), _) => {
                 let x = f64::from_bits(bits);
                 (number(x), if x.is_sign_negative() { 1 } else { 3 })
             }
             (Op::Input(i), _) => (self.inputs[i as usize].name.clone(), 3),
-            (Op::Neg, &[a]) => (format!("-{}", self.text(a, false, 3)), 1),
+            (Op::Neg, &[a]) => (format!("-{}", self.text(a, false, 3, left)), 1),
             (Op::Add, &[a, b]) => {
                 let named = self.names.iter().any(|(_, n)| *n == b);
                 match &self.nodes[b] {
-                    n if n.op == Op::Neg && !named => {
-                        (format!("{} - {}", self.text(a, false, 1), self.text(n.args[0], false, 2)), 1)
-                    }
+                    n if n.op == Op::Neg && !named => (
+                        format!(
+                            "{} - {}",
+                            self.text(a, false, 1, left),
+                            self.text(n.args[0], false, 2, left)
+                        ),
+                        1,
+                    ),
                     n => {
                         let negative = match n.op {
                             Op::Num(bits) => Some(f64::from_bits(bits)).filter(|x| *x < 0.0),
@@ -68,18 +83,18 @@ impl Program {
                         };
                         let right = match negative {
                             Some(x) => format!("- {}", number(-x)),
-                            None => format!("+ {}", self.text(b, false, 2)),
+                            None => format!("+ {}", self.text(b, false, 2, left)),
                         };
-                        (format!("{} {right}", self.text(a, false, 1)), 1)
+                        (format!("{} {right}", self.text(a, false, 1, left)), 1)
                     }
                 }
             }
             (Op::Mul | Op::Div, &[a, b]) => {
                 let sign = if this.op == Op::Mul { '*' } else { '/' };
-                (format!("{} {sign} {}", self.text(a, false, 2), self.text(b, false, 3)), 2)
+                (format!("{} {sign} {}", self.text(a, false, 2, left), self.text(b, false, 3, left)), 2)
             }
             (op, args) => {
-                let args: Vec<String> = args.iter().map(|&a| self.text(a, false, 0)).collect();
+                let args: Vec<String> = args.iter().map(|&a| self.text(a, false, 0, left)).collect();
                 (format!("{}({})", op.name(), args.join(", ")), 3)
             }
         };
@@ -134,6 +149,7 @@ impl fmt::Display for Program {
             };
             writeln!(f, "{word} {} in {}", input.name, input.range)?;
         }
+        let whole = |node, whole| self.text(node, whole, 0, &Cell::new(usize::MAX));
         // Nodes come after their operands, so names in node order are defined before use.
         for (node, this) in self.nodes.iter().enumerate() {
             let names = self.names.iter().filter(|(_, n)| *n == node);
@@ -143,17 +159,17 @@ impl fmt::Display for Program {
                 if matches!(this.op, Op::Input(_)) && !output {
                     continue;
                 }
-                let text = self.expression(node, !said);
+                let text = whole(node, !said);
                 said = true;
                 writeln!(f, "{}{name} = {text}", if output { "out " } else { "" })?;
             }
             for a in self.assumptions.iter().filter(|a| a.node == node) {
-                writeln!(f, "assume {} in {}", self.expression(node, false), a.range)?;
+                writeln!(f, "assume {} in {}", whole(node, false), a.range)?;
             }
         }
         for (name, node) in &self.outputs {
             if !self.names.iter().any(|(n, m)| n == name && m == node) {
-                writeln!(f, "out {name} = {}", self.expression(*node, false))?;
+                writeln!(f, "out {name} = {}", whole(*node, false))?;
             }
         }
         Ok(())

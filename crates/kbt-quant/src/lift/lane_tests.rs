@@ -74,6 +74,19 @@ fn that_lanes_agree_on_a_value_of_their_row_is_taken_for_granted() {
 }
 
 #[test]
+fn values_that_share_are_said_once_however_often_they_are_used() {
+    // Each is of the two before it: as a tree the last has 10^19 operations.
+    let lines: String = (2..92).map(|i| format!("add.rn.f32 %f{}, %f{i}, %f{};\n", i + 1, i - 1)).collect();
+    let found = lifted(&format!("{}{lines}st.global.f32 [%rd9], %f92;", loads(2)));
+    let program = &found.pieces[0].program;
+    assert_eq!(program.to_string().lines().filter(|l| l.contains(" + ")).count(), 89, "{program}");
+    let mut unnamed = program.clone();
+    unnamed.names.clear();
+    let text = unnamed.expression(unnamed.outputs[0].1, true);
+    assert!(text.contains('…') && text.len() < 2000, "{text}");
+}
+
+#[test]
 fn a_product_and_a_sum_that_ptxas_makes_one_are_priced_as_one() {
     let body = |mul: &str, add: &str, more: &str| {
         format!("{}{mul} %f4, %f1, %f2;\n{add} %f5, %f3, %f4;\nst.global.f32 [%rd9], %f5;\n{more}", loads(3))

@@ -281,7 +281,8 @@ fn anonymous(program: &Program) -> String {
     for (i, (name, _)) in p.outputs.iter_mut().enumerate() {
         *name = format!("o{i}");
     }
-    p.to_string()
+    // Without names for what is shared the text could be as long as a tree of it.
+    p.with_names_for_shared().to_string()
 }
 
 fn add(

@@ -11,6 +11,7 @@ use crate::lang::eval::Extent;
 use crate::lang::{Assumption, Input, Layout, Op, Program, Shape};
 use egg::{Id, Language, RecExpr, Runner, StopReason};
 use kbt_evidence::Provenance;
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 
 /// A saturated graph and where the program lies in it.
@@ -24,6 +25,8 @@ pub(super) struct Saturated {
     pub(super) saturated: bool,
     layout: Layout,
     inputs: Vec<Input>,
+    /// The smallest term of each class, once asked for.
+    smallest: OnceCell<HashMap<Id, ENode>>,
 }
 
 /// Groups in a sampled row: a few, more where groups are small.
@@ -74,6 +77,7 @@ pub(super) fn saturate(program: &Program, limits: &Limits) -> Result<Saturated, 
         egraph: runner.egraph,
         layout: program.layout,
         inputs: program.inputs.clone(),
+        smallest: OnceCell::new(),
         root,
         nodes,
     })
@@ -317,18 +321,32 @@ impl Saturated {
 
     /// The smallest term of a class, as a program with that one output.
     pub(super) fn smallest(&self, id: Id) -> Option<Program> {
-        let terms = smallest_terms(&self.egraph, |node, _| node.op != Op::Out);
+        let terms = self.smallest.get_or_init(|| smallest_terms(&self.egraph, |node, _| node.op != Op::Out));
         let mut out = Program::new(self.layout, self.inputs.clone());
-        let node = self.write(&terms, id, &mut out, 0)?;
+        let node = self.write(terms, id, &mut out, &mut HashMap::new(), 0)?;
         out.outputs.push((String::new(), node));
         Some(out)
     }
 
-    fn write(&self, terms: &HashMap<Id, ENode>, id: Id, out: &mut Program, depth: usize) -> Option<usize> {
-        let node = terms.get(&self.egraph.find(id)).filter(|_| depth < 1000)?;
+    /// Each class once, however many terms share it.
+    fn write(
+        &self,
+        terms: &HashMap<Id, ENode>,
+        id: Id,
+        out: &mut Program,
+        written: &mut HashMap<Id, usize>,
+        depth: usize,
+    ) -> Option<usize> {
+        let id = self.egraph.find(id);
+        if let Some(&at) = written.get(&id) {
+            return Some(at);
+        }
+        let node = terms.get(&id).filter(|_| depth < 1000)?;
         let args: Option<Vec<usize>> =
-            node.children().iter().map(|c| self.write(terms, *c, out, depth + 1)).collect();
-        out.push(node.op, args?).ok()
+            node.children().iter().map(|c| self.write(terms, *c, out, written, depth + 1)).collect();
+        let at = out.push(node.op, args?).ok()?;
+        written.insert(id, at);
+        Some(at)
     }
 }
 

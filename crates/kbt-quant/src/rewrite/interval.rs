@@ -9,6 +9,8 @@ use std::fmt;
 
 /// The least normal f32.
 pub(super) const TINY: f64 = f32::MIN_POSITIVE as f64;
+/// The share of a bound by which the rounding of what comes before may move it: of some hundred operations.
+const ROUNDED: f64 = 1.0 / 65_536.0;
 /// The greatest f32.
 pub(super) const HUGE: f64 = f32::MAX as f64;
 
@@ -140,10 +142,15 @@ impl Interval {
         let to = eval::conversion(format);
         // FP4 and FP6 turn NaN into their greatest value.
         let keeps_nan = to.round(f32::NAN).is_nan();
-        let bound = |x: f64| f64::from(to.round(x as f32));
-        let hi = if self.nan && !keeps_nan { f64::from(format.max()) } else { bound(self.hi) };
-        let (lo, hi) =
-            if format == Format::Ue8m0 { (format.decode(0).into(), HUGE) } else { (bound(self.lo), hi) };
+        // What rounding moves a bound by may take it over a boundary between codes.
+        let moved = |x: f64, by: f64| if x.is_finite() { x + by * x.abs() } else { x };
+        let bound = |x: f64, by: f64| f64::from(to.round(moved(x, by) as f32));
+        let hi = if self.nan && !keeps_nan { f64::from(format.max()) } else { bound(self.hi, ROUNDED) };
+        let (lo, hi) = if format == Format::Ue8m0 {
+            (format.decode(0).into(), HUGE)
+        } else {
+            (bound(self.lo, -ROUNDED), hi)
+        };
         Self { lo, hi, nan: self.nan && keeps_nan }
     }
 
@@ -247,6 +254,8 @@ mod tests {
             (Op::Lt, vec![(-inf, inf), (0.0, 1.0)], "[0, 1]"),
             (Op::Select, vec![(0.0, 1.0), (-3.0, -2.0), (5.0, inf)], "[-3, inf]"),
             (Op::Cvt(Format::E2m1), vec![(0.3, 100.0)], "[0.5, 6]"),
+            (Op::Cvt(Format::E2m1), vec![(-0.25, 2.5)], "[-0.5, 3]"),
+            (Op::Cvt(Format::E2m1), vec![(inf, inf)], "[6, 6]"),
             (Op::RowSum, vec![(0.0, 1.0)], "[0, 128]"),
             (Op::Max, vec![(-inf, 1.0), (-100.0, -100.0)], "[-100, 1]"),
         ] {

@@ -43,7 +43,8 @@ pub struct Replay {
 }
 
 /// A bound on an output's error against real arithmetic, over its greatest magnitude in the row: the greatest over the
-/// rows of usual size, exact conversions and the stated errors of approximate instructions taken in.
+/// rows of usual size, exact conversions and the stated errors of approximate instructions taken in. Of an output that
+/// takes what a conversion gives, also over the rows at its boundaries, where an operand's error may be a step's.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct ErrorBound {
     /// Of the program given.
@@ -149,17 +150,28 @@ pub(super) fn replay_within(baseline: &Program, candidate: &Program, guarded: &[
         let Some(inputs) = sample::inputs(baseline, extent, Size::Usual, Mask::None, &mut rng) else {
             continue;
         };
-        for (name, node) in &baseline.outputs {
-            if matches!(baseline.nodes[*node].op, Op::Cvt(_)) {
-                let rows = ties(baseline, *node, &inputs, extent);
-                for inputs in rows.into_iter().filter(|x| within(candidate, guarded, most, x, extent)) {
-                    report.tie_rows_count += 1;
-                    report.row(baseline, candidate, &inputs, extent, &format!("boundary of {name}"));
-                }
+        for (node, name) in conversions(baseline) {
+            let rows = ties(baseline, node, &inputs, extent);
+            for inputs in rows.into_iter().filter(|x| within(candidate, guarded, most, x, extent)) {
+                report.tie_rows_count += 1;
+                report.row(baseline, candidate, &inputs, extent, &format!("{BOUNDARY}{name}"));
             }
         }
     }
     report
+}
+
+/// What rows at the boundaries of a conversion are called, before its name.
+const BOUNDARY: &str = "boundary of ";
+
+/// The conversions, by the names of the outputs that they are, or as they are computed.
+fn conversions(program: &Program) -> Vec<(usize, String)> {
+    let all = (0..program.nodes.len()).filter(|&i| matches!(program.nodes[i].op, Op::Cvt(_)));
+    let name = |i: usize| {
+        let output = program.outputs.iter().find(|(_, node)| *node == i);
+        output.map_or_else(|| program.expression(i, false), |(name, _)| name.clone())
+    };
+    all.map(|i| (i, name(i))).collect()
 }
 
 /// Whether the candidate's guards hold of a row. What is infinite is masked, and compared as such.
@@ -184,13 +196,16 @@ impl Replay {
         *self.kinds.entry(what.to_owned()).or_default() += 1;
         let inputs = tracked(inputs);
         let (left, right) = (a.evaluate(&inputs, extent), b.evaluate(&inputs, extent));
+        let stepped = stepped(a);
         for ((name, i), (_, j)) in a.outputs.iter().zip(&b.outputs) {
             let is_code = matches!(a.nodes[*i].op, Op::Cvt(_));
             if !is_code {
                 let (before, after) = (error_ratio(&left[*i]), error_ratio(&right[*j]));
                 let known = self.errors.entry(name.clone()).or_default();
                 let of = match what {
-                    "usual" => Some((&mut known.baseline_ratio, &mut known.candidate_ratio)),
+                    _ if what == "usual" || (what.starts_with(BOUNDARY) && stepped[*i]) => {
+                        Some((&mut known.baseline_ratio, &mut known.candidate_ratio))
+                    }
                     "huge" => Some((&mut known.baseline_huge_ratio, &mut known.candidate_huge_ratio)),
                     _ => None,
                 };
@@ -233,6 +248,15 @@ impl Replay {
         self.explained_count += usize::from(explained);
         explained
     }
+}
+
+/// Which nodes take what a conversion gives: their errors are greatest at its boundaries.
+fn stepped(program: &Program) -> Vec<bool> {
+    let mut is: Vec<bool> = Vec::with_capacity(program.nodes.len());
+    for node in &program.nodes {
+        is.push(matches!(node.op, Op::Cvt(_)) || node.args.iter().any(|&a| is[a]));
+    }
+    is
 }
 
 /// The greatest error bound over the greatest magnitude. What is 0 throughout, or beyond f32, has none.

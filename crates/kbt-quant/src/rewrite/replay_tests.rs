@@ -61,6 +61,25 @@ fn a_form_that_cancels_has_a_greater_error_bound() {
 }
 
 #[test]
+fn a_conversion_used_as_a_value_has_the_error_of_a_step() {
+    let head = "layout group=16 lanes=4 row=128\nelem s in [-10, 10]\nconst c in [0.5, 2]\n";
+    let baseline: Program = format!("{head}out a = cvt_e2m1(s / c) * c\nout b = s * c").parse().unwrap();
+    let candidate: Program =
+        format!("{head}out a = cvt_e2m1(s * rcp(c)) * c\nout b = s * c").parse().unwrap();
+    let report = replay(&baseline, &candidate);
+    assert!(report.holds() && report.tie_rows_count > 0, "{report:?}");
+    assert!(report.kinds.contains_key("boundary of cvt_e2m1(s / c)"), "{:?}", report.kinds);
+    // A step is at least the twelfth part of the greatest code; what takes no conversion has the error of rounding.
+    let (a, b) = (report.errors["a"], report.errors["b"]);
+    assert!(a.candidate_ratio > 1.0 / 13.0 && a.baseline_ratio > 1.0 / 13.0, "{a:?}");
+    assert!(b.candidate_ratio < 1e-6, "{b:?}");
+    // A candidate that is off by more than rounding is still wrong.
+    let wrong: Program =
+        format!("{head}out a = cvt_e2m1(s * rcp(c) * 1.01) * c\nout b = s * c").parse().unwrap();
+    assert!(!replay(&baseline, &wrong).holds());
+}
+
+#[test]
 fn a_wrong_program_is_reported() {
     let text = builtin("softmax-nvfp4-log2").unwrap();
     let linear = program("softmax-nvfp4-linear");

@@ -46,14 +46,15 @@ enum Command {
     /// Check a described scheme: offset budget, lost codes and groups, free improvements. Exit 1 if it does not fit.
     #[command(after_help = "Example:\n  printf 'schema: kbt.scheme/1\\nname: mine\\nelement: e2m1\\nscale: \
                             e4m3\\noffset_log2: 2.585\\n' | kbt quant check -\n\nFields: schema, name, element, scale \
-                            (optional), offset_log2, rescale_threshold_log2 (0), row_sum (unquantised or quantised)")]
+                            (optional), scale_rounding (rz or rp, of ue8m0), offset_log2, rescale_threshold_log2 (0), \
+                            row_sum (unquantised or quantised)")]
     Check(Check),
 }
 
 #[derive(clap::Args)]
 struct Rewrite {
     /// A built-in program (see --list), or a file; `-` reads standard input.
-    #[arg(required_unless_present = "list")]
+    #[arg(required_unless_present = "list", conflicts_with = "list")]
     program: Option<String>,
     /// Print every built-in program: its name alone on a line, its text, an empty line.
     #[arg(long)]
@@ -62,14 +63,28 @@ struct Rewrite {
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
     /// Candidates to report.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = at_least_one)]
     candidates: usize,
     /// Print the first candidate as CUDA C++ and nothing else; the program itself where none is cheaper.
-    #[arg(long, conflicts_with = "list")]
+    #[arg(long, conflicts_with_all = ["list", "format"])]
     cuda: bool,
     /// How to print.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+}
+
+/// A built-in program, as `--list --format json` gives it.
+#[derive(serde::Serialize)]
+struct Listed {
+    name: &'static str,
+    program: &'static str,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if n > 0 => Ok(n),
+        _ => Err("expected a whole number from 1 up".to_owned()),
+    }
 }
 
 #[derive(clap::Args)]
@@ -112,8 +127,10 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 fn rewrite(args: &Rewrite) -> Outcome {
     if args.list {
-        let text: String = BUILTIN.iter().map(|(name, text)| format!("{name}\n{text}\n")).collect();
-        return emit(&text);
+        let programs: Vec<Listed> = BUILTIN.iter().map(|&(name, program)| Listed { name, program }).collect();
+        return print(args.format, &programs, |all| {
+            all.iter().map(|Listed { name, program }| format!("{name}\n{program}\n")).collect()
+        });
     }
     let name = args.program.as_deref().unwrap_or_default();
     let text = match builtin(name) {
@@ -165,6 +182,9 @@ fn lift(args: &Lift) -> Outcome {
     let region = args.lines.clone().unwrap_or_default();
     let functions = lift_module(&module, &|name| pattern.as_ref().is_none_or(|p| p.is_match(name)), &region);
     if functions.is_empty() {
+        if module.functions.is_empty() {
+            return Err(Failure::input(format!("{origin}: no function in this PTX")));
+        }
         let names: Vec<&str> = module.functions.iter().map(|f| f.name.as_str()).collect();
         return Err(Failure::input(format!(
             "{origin}: no function is selected; there are: {}",

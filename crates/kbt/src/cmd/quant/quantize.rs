@@ -19,7 +19,8 @@ pub(super) struct Args {
     /// flashinfer (mx).
     #[arg(long, requires = "block")]
     scale_rule: Option<ScaleRule>,
-    /// The greatest magnitude of the whole tensor, for rules that scale it; else that of the input. 0 for no such scale.
+    /// The greatest magnitude of the whole tensor, for rules that scale it (nvfp4: te, flashinfer, torchao); else that of
+    /// the input. 0 for no such scale. The scale is printed on standard error, and in the JSON.
     #[arg(long, requires = "block")]
     tensor_amax: Option<f32>,
     /// Input lines are f32 bit patterns in hex; else decimal numbers.
@@ -53,16 +54,33 @@ struct Codes {
     /// The rule, for blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     scale_rule: Option<String>,
+    /// Of a rule that scales the tensor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tensor: Option<Tensor>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     scales: Vec<String>,
     codes: Vec<String>,
+}
+
+/// What a tensor's scale was worked out from, and what code times block scale is multiplied by for a value.
+#[derive(serde::Serialize)]
+struct Tensor {
+    amax: f32,
+    scale: f32,
+    /// The scale's bits.
+    scale_hex: String,
 }
 
 pub(super) fn run(args: &Args) -> Outcome {
     let xs = values(&args.input, args.hex)?;
     let mut codes = vec![0u16; xs.len()];
     let mut scales = Vec::new();
+    let mut tensor = None;
     let (name, digits, each) = if let (Some(block), Some(rule)) = (args.block, args.scale_rule) {
+        if let Some(amax) = args.tensor_amax.filter(|amax| *amax > 0.0 && !rule.has_tensor_scale(block)) {
+            let text = format!("--tensor-amax {amax}: {block} with `{rule}` has no scale for the tensor");
+            return Err(Failure::input(text));
+        }
         let each = block.elements();
         if xs.len() % each != 0 {
             let text = format!(
@@ -73,7 +91,12 @@ pub(super) fn run(args: &Args) -> Outcome {
             return Err(Failure::input(text));
         }
         let greatest = || xs.iter().filter(|x| x.is_finite()).fold(0.0f32, |m, x| m.max(x.abs()));
-        let quantiser = Quantiser::new(block, rule, args.tensor_amax.unwrap_or_else(greatest))?;
+        let amax = args.tensor_amax.unwrap_or_else(greatest);
+        let quantiser = Quantiser::new(block, rule, amax)?;
+        if rule.has_tensor_scale(block) {
+            let scale = quantiser.tensor_scale();
+            tensor = Some(Tensor { amax, scale, scale_hex: format!("{:08x}", scale.to_bits()) });
+        }
         for (xs, codes) in xs.chunks(each).zip(codes.chunks_mut(each)) {
             scales.push(format!("{:02x}", quantiser.block(xs, codes)));
         }
@@ -95,8 +118,14 @@ pub(super) fn run(args: &Args) -> Outcome {
         let hex = |code: &u16| format!("{code:0digits$x}");
         let scale_rule = args.scale_rule.map(|r| r.to_string());
         let codes = codes.iter().map(hex).collect();
-        let out = Codes { schema: kbt_quant::outcome::SCHEMA, to: name, scale_rule, scales, codes };
+        let out = Codes { schema: kbt_quant::outcome::SCHEMA, to: name, scale_rule, tensor, scales, codes };
         return print(args.format, &out, |_| String::new());
+    }
+    if let Some(Tensor { amax, scale, scale_hex }) = tensor {
+        eprintln!(
+            "kbt: a value is its code times its block's scale times {scale} ({scale_hex}), the tensor's scale for a greatest \
+             magnitude of {amax}"
+        );
     }
     let mut text = String::with_capacity(codes.len() * (digits + 1));
     for (i, chunk) in codes.chunks(each).enumerate() {
@@ -125,10 +154,15 @@ fn values(path: &Path, hex: bool) -> Result<Vec<f32>, Failure> {
             let plain = digits.len() == 8 && digits.bytes().all(|b| b.is_ascii_hexdigit());
             u32::from_str_radix(digits, 16).ok().filter(|_| plain).map(f32::from_bits)
         } else {
-            line.parse().ok()
+            // What only rounding makes infinite is no f32.
+            let infinite = line.trim_start_matches(['+', '-']).starts_with(['i', 'I']);
+            line.parse().ok().filter(|x: &f32| x.is_finite() || x.is_nan() || infinite)
         };
-        let expected =
-            if hex { "an f32's bits as eight hex digits, for example 3f800000" } else { "a decimal number" };
+        let expected = if hex {
+            "an f32's bits as eight hex digits, for example 3f800000"
+        } else {
+            "a decimal number within f32's range, inf or nan"
+        };
         let bad = || Failure::input(format!("{}:{}: `{line}` is not {expected}", path.display(), i + 1));
         xs.push(parsed.ok_or_else(bad)?);
     }
