@@ -126,14 +126,14 @@ impl Journal {
         let file = open.map_err(SweepError::io(path))?;
         let mut journal = Self { file, path: path.to_owned(), known: 0, points: BTreeSet::new() };
         let entries = journal.locked(|j| {
-            let text = j.unread()?;
-            if text.is_empty() {
+            let lines = j.unread()?;
+            if lines.is_empty() {
                 let header =
                     Line::Header { schema: JOURNAL_SCHEMA.to_owned(), spec_digest: spec_digest.to_owned() };
                 j.write(&header)?;
                 return Ok(Entries::default());
             }
-            let entries = read(&text, path, Some(spec_digest))?;
+            let entries = read(&lines, path, Some(spec_digest))?;
             j.points.extend(entries.records.iter().map(|r| r.index));
             Ok(entries)
         })?;
@@ -201,15 +201,15 @@ impl Journal {
             kind: String,
             index: Option<usize>,
         }
-        let text = self.unread()?;
+        let lines = self.unread()?;
         // A line that cannot be read is refused, by its number, where the whole journal is.
-        let keys = text.lines().filter_map(|line| serde_json::from_str::<Key>(line).ok());
+        let keys = each_line(&lines).filter_map(|line| serde_json::from_slice::<Key>(line).ok());
         self.points.extend(keys.filter(|k| k.kind == "point").filter_map(|k| k.index));
         Ok(())
     }
 
     /// Cuts off a torn last line, leaves the position at the end, and gives the lines that this process has not seen.
-    fn unread(&mut self) -> Result<String, SweepError> {
+    fn unread(&mut self) -> Result<Vec<u8>, SweepError> {
         let io = SweepError::io(&self.path);
         let mut bytes = Vec::new();
         self.file.seek(SeekFrom::Start(self.known)).map_err(&io)?;
@@ -221,8 +221,7 @@ impl Journal {
             bytes.truncate(whole);
         }
         self.file.seek(SeekFrom::Start(self.known)).map_err(&io)?;
-        String::from_utf8(bytes)
-            .map_err(|e| SweepError::Content { file: self.path.clone(), problem: e.to_string() })
+        Ok(bytes)
     }
 
     fn write(&mut self, line: &Line) -> Result<(), SweepError> {
@@ -242,8 +241,7 @@ impl Journal {
 /// Where it cannot be read, or a line other than the last is damaged.
 pub fn load(path: &Path) -> Result<Entries, SweepError> {
     let bytes = std::fs::read(path).map_err(SweepError::io(path))?;
-    let text = String::from_utf8_lossy(&bytes[..whole_lines(&bytes)]).into_owned();
-    read(&text, path, None)
+    read(&bytes[..whole_lines(&bytes)], path, None)
 }
 
 /// The length of the part that ends in a newline.
@@ -251,14 +249,28 @@ fn whole_lines(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1)
 }
 
-fn read(text: &str, path: &Path, spec_digest: Option<&str>) -> Result<Entries, SweepError> {
+/// The lines of a part that ends in a newline.
+fn each_line(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    bytes.split_inclusive(|b| *b == b'\n')
+}
+
+fn read(lines: &[u8], path: &Path, spec_digest: Option<&str>) -> Result<Entries, SweepError> {
     let mut entries = Entries::default();
-    for (i, line) in text.lines().enumerate() {
+    for (i, line) in each_line(lines).enumerate() {
         let bad = |problem: String| SweepError::Content {
             file: path.to_owned(),
             problem: format!("line {}: {problem}", i + 1),
         };
-        let line: Line = serde_json::from_str(line).map_err(|e| bad(e.to_string()))?;
+        let line: Line = serde_json::from_slice(line).map_err(|e| {
+            let problem = e.to_string();
+            // Its own lines are counted from this one on, which is always their first.
+            let problem = problem.split(" at line ").next().unwrap_or_default();
+            bad(format!(
+                "it is damaged or no line of a journal: {problem} at column {}; accepted: what kbt wrote there (without \
+                 the line its point runs again)",
+                e.column()
+            ))
+        })?;
         match (i, &line) {
             (0, Line::Header { schema, .. }) if schema != JOURNAL_SCHEMA => {
                 return Err(bad(format!("schema `{schema}` is not known; accepted: {JOURNAL_SCHEMA}")));
@@ -338,7 +350,14 @@ mod tests {
         assert!(error.contains("line 1") && error.contains("another spec.json"), "{error}");
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, text.replacen("\"index\":0", "\"index\":?", 1)).unwrap();
-        assert!(load(&path).unwrap_err().to_string().contains("line 2"));
+        let error = load(&path).unwrap_err().to_string();
+        assert!(error.contains("line 2: it is damaged") && !error.contains("line 1"), "{error}");
+        // Bytes that are no text are damage of one line as well.
+        let mut foreign = text.clone().into_bytes();
+        foreign.extend(b"{\"kind\": \"\xff\"}\n");
+        std::fs::write(&path, foreign).unwrap();
+        let error = Journal::open(&path, "d").unwrap_err().to_string();
+        assert!(error.contains("line 3: it is damaged") && error.contains("accepted"), "{error}");
         std::fs::write(&path, text.split_once('\n').unwrap().1).unwrap();
         assert!(load(&path).unwrap_err().to_string().contains("begins with its header"));
     }

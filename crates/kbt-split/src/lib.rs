@@ -31,6 +31,7 @@ pub mod spec;
 pub mod sweep;
 mod together;
 mod verdict;
+mod without;
 
 pub use agree::Agreement;
 pub use contract::{ContractReport, Integers, Violation};
@@ -43,6 +44,7 @@ pub use screen::Screening;
 pub use space::{Choice, Space, SpaceError};
 pub use spec::{Spec, SweepDir};
 pub use sweep::{Progress, Sweep};
+pub use without::WithoutHandoff;
 
 /// The README's example, kept true.
 #[cfg(doctest)]

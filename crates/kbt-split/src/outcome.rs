@@ -8,6 +8,7 @@ use crate::record::{CheckOutcome, Confirmation, Ending, Record, Stage};
 use crate::score::ModelCurve;
 use crate::space::{Excluded, Forbidden, Point};
 use crate::spec::Spec;
+use crate::without::WithoutHandoff;
 use kbt_evidence::Provenance;
 use kbt_target::stats::{Interval, bootstrap_median, median};
 use kbt_target::{Comparison, Setting, Speed, Status, check};
@@ -68,7 +69,7 @@ pub struct RatioFigure {
 }
 
 impl RatioFigure {
-    fn of(comparison: &Comparison) -> Self {
+    pub(crate) fn of(comparison: &Comparison) -> Self {
         Self {
             ratio: comparison.ratio,
             low_ratio: comparison.interval.map(|i| i.low),
@@ -189,6 +190,9 @@ pub struct SplitOutcome {
     /// The modelled curve and its score against the measured points.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelCurve>,
+    /// The kernel without a handoff against the best setting, where it has such a form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without: Option<WithoutHandoff>,
     /// How the counts here are known; each point has a provenance of its own.
     pub provenance: Provenance,
 }
@@ -232,6 +236,7 @@ impl SplitOutcome {
             excluded: spec.space.excluded.clone(),
             device_s: Some(entries.device_s()).filter(|s| *s > 0.0),
             model: None,
+            without: None,
             provenance: Provenance::given(how),
         }
     }
@@ -257,6 +262,9 @@ impl SplitOutcome {
         let provenances = self.points.iter_mut().map(|p| &mut p.provenance);
         for provenance in provenances.chain(self.confirmed.iter_mut().map(|c| &mut c.provenance)) {
             *provenance = provenance.clone().read_back();
+        }
+        if let Some(without) = &mut self.without {
+            without.provenance = without.provenance.clone().read_back();
         }
         self.model = self.model.map(ModelCurve::read_back);
         self

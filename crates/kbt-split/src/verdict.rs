@@ -10,13 +10,17 @@ use kbt_target::Speed;
 
 /// A gain smaller than this is not worth keeping the class open for: a point whose interval reaches no further
 /// counts as one that cannot beat the baseline.
-const WORTH_HAVING: f64 = 0.02;
+pub(crate) const WORTH_HAVING: f64 = 0.02;
 
 impl SplitOutcome {
     /// The verdicts of step 5.
     #[must_use]
     pub fn verdicts(&self) -> Vec<Verdict> {
-        vec![self.handoff_verdict()]
+        let split = self.handoff_verdict();
+        vec![match &self.without {
+            Some(without) => without.weigh(split),
+            None => split,
+        }]
     }
 
     fn handoff_verdict(&self) -> Verdict {
@@ -171,15 +175,16 @@ impl SplitOutcome {
             self.points.len(),
             self.forbidden.len()
         );
+        let without = self.without.as_ref().map(|w| format!("; {}", w.headline())).unwrap_or_default();
         let best = self.confirmed.iter().find(|c| Some(c.index) == self.best);
         match best
             .filter(|c| c.speed == Some(Speed::Faster))
             .and_then(|c| Some((self.points.get(c.index)?, c.to_baseline?)))
         {
             Some((point, ratio)) => {
-                format!("split: {} takes {} of the baseline's time; {of}", self.changed(point), shown(&ratio))
+                format!("split: {} takes {} of the baseline's time; {of}{without}", self.changed(point), shown(&ratio))
             }
-            None => format!("split: no setting beats the baseline beyond noise; {of}"),
+            None => format!("split: no setting beats the baseline beyond noise; {of}{without}"),
         }
     }
 }
@@ -201,7 +206,7 @@ fn could_win(point: &PointOutcome, confirmed: &[Confirmed]) -> bool {
     !matches!(speed, Some(Speed::Slower | Speed::Same)) && best_case < 1.0 - WORTH_HAVING
 }
 
-fn figure(name: &str, r: RatioFigure, provenance: &Provenance) -> Figure {
+pub(crate) fn figure(name: &str, r: RatioFigure, provenance: &Provenance) -> Figure {
     let figure = Figure::new(name, r.ratio, Unit::Ratio, provenance.clone());
     match (r.low_ratio, r.high_ratio) {
         (Some(low), Some(high)) => figure.with_spread(low, high, "interval at the stated error rate"),

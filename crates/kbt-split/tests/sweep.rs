@@ -1,13 +1,15 @@
 //! Whole sweeps on a fake target: every ending of a point, the contract, the dedup, resuming, the verdict.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use kbt_evidence::{Standing, audit};
+use kbt_evidence::{Provenance, Standing, audit};
 use kbt_split::model::HandoffTimes;
-use kbt_split::outcome::{PointStatus, SplitOutcome};
+use kbt_split::outcome::{PointStatus, RatioFigure, SplitOutcome};
 use kbt_split::record::{CheckOutcome, Correctness, Ending};
-use kbt_split::{Agreement, Choice, SameBytes, Space, Spec, Sweep, SweepError, confirm_one, run_one};
+use kbt_split::{
+    Agreement, Choice, SameBytes, Space, Spec, Sweep, SweepError, WithoutHandoff, confirm_one, run_one,
+};
 use kbt_target::{
-    FakeLauncher, Launch, LaunchRequest, Launcher, Report, Setting, Status, Target, TimingPolicy,
+    FakeLauncher, Launch, LaunchRequest, Launcher, Report, Setting, Speed, Status, Target, TimingPolicy,
 };
 use std::path::Path;
 use std::sync::Mutex;
@@ -323,6 +325,48 @@ fn two_sweeps_that_contradict_each_other_are_told_from_two_that_do_not() {
     let other = SplitOutcome { target: "another".into(), ..slower };
     let error = Agreement::new(&faster, &other, 0.01).unwrap_err().to_string();
     assert!(error.starts_with("the sweeps have the targets fake and another"), "{error}");
+}
+
+#[test]
+fn what_the_handoff_costs_is_told_and_advised_where_no_split_reaches_it() {
+    let swept = outcome_with(|s| if knob(s, "CHUNKS") == 8.0 { 95.0 } else { 100.0 });
+    let best = swept.points[swept.best.unwrap()].setting.clone();
+    let without = |speed, low: f64, ratio: f64, high: f64| SplitOutcome {
+        without: Some(WithoutHandoff {
+            setting: best.clone().with("TOPOLOGY", "registers"),
+            best: best.clone(),
+            speed,
+            to_best: RatioFigure { ratio, low_ratio: Some(low), high_ratio: Some(high) },
+            provenance: Provenance::given("a test"),
+        }),
+        ..swept.clone()
+    };
+    let split_alone = &swept.verdicts()[0];
+    for costs_little in [
+        without(Speed::Faster, 0.97, 0.985, 0.99),
+        without(Speed::Ambiguous, 0.8, 0.9, 1.1),
+        without(Speed::Slower, 1.1, 1.2, 1.3),
+    ] {
+        let verdict = &costs_little.verdicts()[0];
+        assert_eq!((verdict.standing, &verdict.reason), (split_alone.standing, &split_alone.reason));
+        assert_eq!(verdict.evidence.len(), split_alone.evidence.len() + 1);
+    }
+    let costs = without(Speed::Faster, 0.90, 0.91, 0.92);
+    let verdict = &costs.verdicts()[0];
+    assert_eq!(verdict.standing, Standing::Recommended);
+    assert_eq!(verdict.reason, "without the handoff the kernel is 9.9 % faster than with the best split");
+    assert!(verdict.next.as_ref().unwrap().contains("TOPOLOGY=registers"), "{verdict:?}");
+    let headline = costs.headline();
+    assert!(
+        headline.ends_with(
+            "without the handoff (TOPOLOGY=registers) 0.910 (0.900 to 0.920) of the best split's time"
+        ),
+        "{headline}"
+    );
+    let json = serde_json::to_value(&costs).unwrap();
+    assert_eq!(audit::uncovered_numbers(&json), Vec::<String>::new());
+    assert_eq!(serde_json::from_value::<SplitOutcome>(json).unwrap(), costs);
+    assert_eq!(costs.read_back().without.unwrap().provenance.kind, Provenance::given("").read_back().kind);
 }
 
 #[test]

@@ -34,6 +34,11 @@ impl AttentionTuner<'_> {
         } else {
             self.recorded::<AlgebraOutcome>(Step::Algebra)?.map_or_else(Vec::new, |o| o.measured)
         };
+        // An outcome speaks of forms; people set knobs.
+        let measured: Vec<_> = measured
+            .into_iter()
+            .map(|v| MeasuredVariant { setting: Some(format!("KBT_QUANT_FORM={}", v.name)), ..v })
+            .collect();
         let outcome = if measured.is_empty() { found } else { found.with_measured(measured) };
         output(Origin::Live, &outcome)
     }
@@ -67,6 +72,7 @@ fn variant(name: &str, time: &Figure, speed_ratio: f64) -> MeasuredVariant {
     };
     MeasuredVariant {
         name: name.to_owned(),
+        setting: None,
         us: time.value,
         low_us,
         high_us,

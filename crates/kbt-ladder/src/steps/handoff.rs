@@ -3,7 +3,9 @@
 use super::{AttentionTuner, algebra, fatal, output};
 use crate::{History, Origin, StepFailure, StepOutput};
 use kbt_evidence::{Provenance, Step};
-use kbt_split::{CheckOutcome, Choice, Correctness, HandoffTimes, Space, Spec, SplitOutcome, Sweep};
+use kbt_split::{
+    CheckOutcome, Choice, Correctness, HandoffTimes, Space, Spec, SplitOutcome, Sweep, WithoutHandoff,
+};
 use kbt_target::{Setting, TimingPolicy};
 use kbt_tensor::{ReadOptions, TensorSet};
 use kbt_trace::outcome::TraceOutcome;
@@ -45,11 +47,32 @@ impl AttentionTuner<'_> {
         let mut sweep = Sweep::prepare(&dir, spec, resume, &launcher, &Bitwise).map_err(fatal)?;
         sweep.budget_s = Some(if self.quick { 45.0 } else { 110.0 });
         let mut outcome = sweep.run().map_err(fatal)?;
+        outcome.without = self.without_handoff(&outcome)?;
         if let Some(times) = &times {
             outcome = outcome.with_model(times).map_err(fatal)?;
         }
         output(Origin::Live, &outcome)
     }
+
+    /// The kernel that keeps P in registers, against the best split.
+    fn without_handoff(&mut self, sweep: &SplitOutcome) -> Result<Option<WithoutHandoff>, StepFailure> {
+        let best = match sweep.best.and_then(|i| sweep.points.iter().find(|p| p.index == i)) {
+            Some(best) if sweep.refused.is_none() => best.setting.clone(),
+            _ => return Ok(None),
+        };
+        let setting = in_registers(&best);
+        self.note("  P in registers against the best split");
+        let (comparison, how) = self.compared(&best, &setting)?;
+        Ok(Some(WithoutHandoff::new(best, setting, &comparison, how)))
+    }
+}
+
+/// A setting with P in registers, all else equal. Its split says how much of P is packed before the first product, and its
+/// chunks mean nothing, so they are the default's.
+pub(super) fn in_registers(setting: &Setting) -> Setting {
+    let knobs =
+        [("KBT_TOPOLOGY", "registers"), ("KBT_SPLIT_NUM", "7"), ("KBT_SPLIT_DEN", "8"), ("KBT_CHUNKS", "4")];
+    knobs.iter().fold(setting.clone(), |setting, (knob, value)| setting.with(*knob, *value))
 }
 
 /// A split moves no arithmetic: a point is right if it is bitwise the baseline.

@@ -2,7 +2,7 @@
 
 use super::{AttentionTuner, fatal, output};
 use crate::{Origin, StepFailure, StepOutput};
-use kbt_evidence::{Figure, Step, Unit as Measure};
+use kbt_evidence::{Figure, Provenance, Step, Unit as Measure};
 use kbt_kernels::attention::Knobs;
 use kbt_kernels::cache::Cache;
 use kbt_sass::outcome::{ScheduleBuilder, ScheduleOutcome, VariantInput, VariantKind};
@@ -89,20 +89,14 @@ impl AttentionTuner<'_> {
 
     /// Two settings timed in ABBA order: the time of each as a figure with the spread over its processes.
     pub(super) fn versus(&mut self, a: &Setting, b: &Setting) -> Result<(Figure, Figure), StepFailure> {
-        let launcher = self.launcher();
-        let policy = TimingPolicy { min_blocks: 2, max_blocks: 3, ..TimingPolicy::default() };
-        let rest = self.target.limits.cooldown_s;
-        let (request_a, request_b) = (self.timed(a.clone())?, self.timed(b.clone())?);
-        let found = kbt_target::compare(&launcher, &request_a, &request_b, &policy, rest)
-            .map_err(|e| fatal(format!("{a} against {b}: {e}")))?;
+        let (found, p) = self.compared(a, b)?;
         let figure = |samples: &[kbt_target::Sample]| {
             let times: Vec<f64> = samples.iter().map(|s| s.time_us).collect();
             let median = stats::median(&times)?;
             let (low, high) = times.iter().fold((f64::MAX, f64::MIN), |(l, h), t| (l.min(*t), h.max(*t)));
             let what = format!("least to most of {} processes, interleaved", times.len());
-            let p = self.provenance_of("kbt tune: two settings in turn");
             Some(
-                Figure::new("time of the kernel", median, Measure::Microseconds, p)
+                Figure::new("time of the kernel", median, Measure::Microseconds, p.clone())
                     .with_spread(low, high, what),
             )
         };
@@ -110,6 +104,21 @@ impl AttentionTuner<'_> {
             (Some(a), Some(b)) => Ok((a, b)),
             _ => Err(fatal("a comparison without samples")),
         }
+    }
+
+    /// Two settings timed in ABBA order, and how what they gave is known.
+    pub(super) fn compared(
+        &mut self,
+        a: &Setting,
+        b: &Setting,
+    ) -> Result<(kbt_target::Comparison, Provenance), StepFailure> {
+        let launcher = self.launcher();
+        let policy = TimingPolicy { min_blocks: 2, max_blocks: 3, ..TimingPolicy::default() };
+        let rest = self.target.limits.cooldown_s;
+        let (request_a, request_b) = (self.timed(a.clone())?, self.timed(b.clone())?);
+        let found = kbt_target::compare(&launcher, &request_a, &request_b, &policy, rest)
+            .map_err(|e| fatal(format!("{a} against {b}: {e}")))?;
+        Ok((found, self.provenance_of("kbt tune: two settings in turn")))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Step 6: every variant that the run may recommend, on saved inputs: against the plain kernel's saved output,
 //! against attention in f64, on probes with known answers, and again and again.
 
+use super::handoff::in_registers;
 use super::{AttentionTuner, algebra, fatal, output};
 use crate::{History, Origin, StepFailure, StepOutput};
 use kbt_evidence::{Provenance, Step};
@@ -56,9 +57,12 @@ impl AttentionTuner<'_> {
                 ));
             }
         }
-        let registers = plain.clone().with("KBT_TOPOLOGY", "registers");
+        let split = Self::earlier::<SplitOutcome>(history, Step::Handoff)?;
+        // The very setting that step 5 timed, where it did.
+        let without = split.as_ref().and_then(|s| s.without.as_ref()).map(|w| w.setting.clone());
+        let registers = without.unwrap_or_else(|| in_registers(&plain));
         variants.push(("P in registers".to_owned(), registers, ChangeClass::Algebra));
-        if let Some(split) = Self::earlier::<SplitOutcome>(history, Step::Handoff)?
+        if let Some(split) = split
             && let Some(best) = split.best.and_then(|i| split.points.iter().find(|p| p.index == i))
             && variants.iter().all(|(_, s, _)| *s != best.setting)
         {

@@ -98,6 +98,9 @@ pub struct Form {
 pub struct MeasuredVariant {
     /// The variant's name; the first of a list is the baseline.
     pub name: String,
+    /// What to set for it, where knobs make it: `KBT_QUANT_FORM=log2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setting: Option<String>,
     /// The median time of a launch.
     pub us: f64,
     /// Lower end of its spread.
@@ -242,6 +245,7 @@ mod tests {
     fn timed(name: &str, us: f64, baseline: f64) -> MeasuredVariant {
         MeasuredVariant {
             name: name.to_owned(),
+            setting: None,
             us,
             low_us: us * 0.995,
             high_us: us * 1.005,

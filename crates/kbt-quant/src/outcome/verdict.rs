@@ -128,7 +128,8 @@ impl AlgebraOutcome {
                 verdict = verdict.with(Evidence::against(statement, predicted));
             }
         }
-        if pays { verdict.next(format!("use {}", best.name)) } else { verdict }
+        let next = best.setting.as_ref().map_or_else(|| format!("use {}", best.name), |s| format!("set {s}"));
+        if pays { verdict.next(next) } else { verdict }
     }
 }
 

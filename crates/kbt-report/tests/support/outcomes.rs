@@ -221,6 +221,7 @@ pub(crate) fn algebra() -> AlgebraOutcome {
     };
     let measured = |name: &str, us: f64| MeasuredVariant {
         name: name.into(),
+        setting: None,
         us,
         low_us: us * 0.997,
         high_us: us * 1.003,

@@ -85,6 +85,7 @@ pub(crate) fn split() -> SplitOutcome {
         excluded: vec![Excluded { constraint: "KBT_SPLIT_NUM < KBT_SPLIT_DEN".into(), settings_count: 12 }],
         device_s: None,
         model: None,
+        without: None,
         provenance: Provenance::given("the plan and the journal of the sweep of attention"),
     };
     let times = HandoffTimes {
