@@ -1,7 +1,7 @@
 //! Two traces beside each other, role by role, and a gate on what grew.
 
-use crate::TraceError;
 use crate::outcome::{RoleStats, TraceOutcome};
+use crate::{Problem, ProblemKind, TraceError};
 use kbt_evidence::Provenance;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -52,6 +52,12 @@ pub struct TraceDiff {
     pub violations: Vec<String>,
     /// What makes the two unlike beyond their numbers.
     pub notes: Vec<String>,
+    /// What is odd about the first trace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub a_problems: Vec<Problem>,
+    /// What is odd about the second.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub b_problems: Vec<Problem>,
 }
 
 /// What a metric may be at most.
@@ -164,6 +170,8 @@ pub fn diff(a: &TraceOutcome, b: &TraceOutcome) -> TraceDiff {
         rings: rings.collect(),
         violations: Vec::new(),
         notes,
+        a_problems: a.problems.clone(),
+        b_problems: b.problems.clone(),
     }
 }
 
@@ -232,7 +240,10 @@ impl Limit {
 
 impl TraceDiff {
     /// Judges every gate and keeps what it forbids in [`TraceDiff::violations`]. Where a role has the metric in one
-    /// trace alone, or its growth cannot be told, that is a violation too: a gate never passes for want of a number.
+    /// trace alone, or its growth cannot be told, that is a violation too: a gate never passes for want of a number. So
+    /// is growth of a mean over steady steps against one that holds the prologue too.
+    ///
+    /// A trace with a problem that [damages](ProblemKind::damages) it is the caller's to refuse.
     ///
     /// # Errors
     /// If no role has the metric in either trace.
@@ -247,7 +258,14 @@ impl TraceDiff {
                 }
                 seen = true;
                 let what = role.map_or_else(|| metric.clone(), |role| format!("{role} {metric}"));
-                found.extend(gate.limit.forbids((a, b), percent).map(|why| format!("{what}: {why}")));
+                let unlike = role.filter(|_| !matches!(metric.as_str(), "prologue" | "tail"));
+                let why = match (gate.limit, unlike.and_then(|role| self.steady_in_one(role))) {
+                    (Limit::Growth(_), Some(which)) => Some(format!(
+                        "steady steps in the {which} trace alone, so that the gate cannot be judged"
+                    )),
+                    (limit, _) => limit.forbids((a, b), percent),
+                };
+                found.extend(why.map(|why| format!("{what}: {why}")));
             }
             if !seen {
                 return Err(self.unknown(gate));
@@ -255,6 +273,18 @@ impl TraceDiff {
         }
         self.violations = found;
         Ok(())
+    }
+
+    /// The trace that has steady steps of `role` where the other one's steps are too few to tell them.
+    fn steady_in_one(&self, role: &str) -> Option<&'static str> {
+        let short = |problems: &[Problem]| {
+            problems.iter().any(|p| p.kind == ProblemKind::PrologueOnly && p.role.as_deref() == Some(role))
+        };
+        match (short(&self.a_problems), short(&self.b_problems)) {
+            (false, true) => Some("first"),
+            (true, false) => Some("second"),
+            _ => None,
+        }
     }
 
     /// Every number that a gate can be about: role, metric, both values, change.
@@ -305,6 +335,9 @@ impl TraceDiff {
             out += &format!("{:<12} {:<20} {a:>10} -> {b:>10} slots  {change}\n", "ring", r.name);
         }
         self.notes.iter().for_each(|note| out += &format!("note: {note}\n"));
+        for (which, problems) in [("first", &self.a_problems), ("second", &self.b_problems)] {
+            problems.iter().for_each(|problem| out += &format!("note: {which} trace: {problem}\n"));
+        }
         out
     }
 }

@@ -38,7 +38,10 @@ pub enum TraceError {
         accepted: String,
     },
     /// JSON that is not what the format says.
-    #[error("{name}: {source}")]
+    #[error(
+        "{name}: {source}; accepted: JSON as Chrome traces have it, a list of events or an object with `traceEvents`, \
+         or as NVIDIA's in-kernel event tracer writes it, with `launches`"
+    )]
     Json {
         /// The file.
         name: String,

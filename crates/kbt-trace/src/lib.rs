@@ -41,6 +41,7 @@ pub mod diff;
 mod error;
 pub mod export;
 pub mod kbt;
+mod memory;
 mod model;
 pub mod observe;
 pub mod outcome;
@@ -53,9 +54,10 @@ mod verdicts;
 pub use analyse::{AnalyseOptions, CleanRun, analyse};
 pub use error::TraceError;
 pub use kbt::BufferLayout;
+pub use memory::MemoryTrace;
 pub use model::{
     Anchor, Barrier, BarrierPurpose, Clock, CtaTrace, Edge, Event, EventName, EventPurpose, Kind, Lane,
-    Level, MemoryTrace, Releaser, Role, Source, StepRule, TraceInfo, Work,
+    Level, Releaser, Role, Source, StepRule, TraceInfo, Work,
 };
 pub use problem::{Problem, ProblemKind, Problems};
 pub use read::{Input, ReadOptions, Unit, open};

@@ -326,6 +326,9 @@ pub struct Lane {
     pub role: usize,
     /// Its records.
     pub events: Vec<Event>,
+    /// For each record, where it ends a span, the index of the record that began it. Empty where the recorder has
+    /// no spans but begins and ends: an end then belongs to the last open begin of its id.
+    pub begun_by: Vec<u32>,
     /// When recording started, in the records' ticks.
     pub opened: Option<u64>,
     /// When it ended.
@@ -334,6 +337,23 @@ pub struct Lane {
     pub dropped: Option<u64>,
     /// The recorder stopped when its buffer was full: the oldest records were kept.
     pub stopped_full: bool,
+}
+
+impl Lane {
+    /// Of the begins still open, the outermost first, the one that record `end` ends; `None`: it is an orphan.
+    /// `index` gives a begin's own record, `same` whether it is of the end's kind and id.
+    pub(crate) fn begin_of<T>(
+        &self,
+        end: usize,
+        open: &[T],
+        index: impl Fn(&T) -> usize,
+        same: impl Fn(&T) -> bool,
+    ) -> Option<usize> {
+        match self.begun_by.get(end) {
+            Some(&begin) => open.iter().rposition(|o| index(o) == begin as usize && same(o)),
+            None => open.iter().rposition(same),
+        }
+    }
 }
 
 /// One moment on the lanes' clock and on the global timer.
@@ -371,41 +391,4 @@ pub trait Source: Send {
 
     /// What was odd so far; complete after the last CTA.
     fn problems(&self) -> &Problems;
-}
-
-/// A trace held in memory.
-#[derive(Debug, Clone, PartialEq)]
-pub struct MemoryTrace {
-    /// What it says of itself.
-    pub info: TraceInfo,
-    /// Its CTAs.
-    pub ctas: Vec<CtaTrace>,
-    /// What was odd about it.
-    pub problems: Problems,
-    next: usize,
-}
-
-impl MemoryTrace {
-    /// A trace from its parts.
-    #[must_use]
-    pub const fn new(info: TraceInfo, ctas: Vec<CtaTrace>, problems: Problems) -> Self {
-        Self { info, ctas, problems, next: 0 }
-    }
-}
-
-impl Source for MemoryTrace {
-    fn info(&self) -> &TraceInfo {
-        &self.info
-    }
-
-    fn next_cta(&mut self, cta: &mut CtaTrace) -> Result<bool, TraceError> {
-        let Some(found) = self.ctas.get_mut(self.next) else { return Ok(false) };
-        self.next += 1;
-        *cta = std::mem::take(found);
-        Ok(true)
-    }
-
-    fn problems(&self) -> &Problems {
-        &self.problems
-    }
 }

@@ -55,7 +55,7 @@ impl ObserverReport {
     /// next to each other.
     ///
     /// # Errors
-    /// If level off is missing, a time is not positive, or fewer than 6 pairs are left.
+    /// If the limit is no percentage, level off is missing, a time is not positive, or fewer than 6 pairs are left.
     pub fn new(
         samples: &[(Level, Vec<f64>)],
         limit_percent: f64,
@@ -68,6 +68,13 @@ impl ObserverReport {
         };
         if let Some(bad) = samples.iter().flat_map(|s| &s.1).find(|t| !(t.is_finite() && **t > 0.0)) {
             return Err(argument("time", bad.to_string(), "a positive number of microseconds"));
+        }
+        if !(limit_percent.is_finite() && limit_percent >= 0.0) {
+            return Err(argument(
+                "--limit-percent",
+                limit_percent.to_string(),
+                "a number of percent, at least 0",
+            ));
         }
         let of = |level| samples.iter().find(|s| s.0 == level).map(|s| s.1.as_slice());
         let off =
@@ -226,5 +233,15 @@ mod tests {
         assert!(error.contains("at least 6"), "{error}");
         assert!(report(&[(Level::Coarse, vec![1.0; 9])]).is_err());
         assert!(report(&[(Level::Off, vec![0.0; 9])]).is_err());
+    }
+
+    #[test]
+    fn a_limit_that_nothing_can_be_held_against_is_refused() {
+        let levels = [(Level::Off, vec![1.0; 9]), (Level::Coarse, vec![1.0; 9])];
+        for limit in [f64::NAN, f64::INFINITY, -1.0] {
+            let provenance = Provenance::measured("kbt trace observe", "a device", "2026-01-01");
+            let error = ObserverReport::new(&levels, limit, provenance).unwrap_err().to_string();
+            assert!(error.contains("--limit-percent"), "{error}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! What is odd about a trace: found while reading or analysing, counted, and said once per role.
 
+use crate::TraceError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -44,6 +45,8 @@ kinds! {
     ClockWrapped, "the 32-bit clock wrapped; unwrapped on the assumption that no two neighbours are 2^31 ticks apart";
     /// A record that says nothing known.
     UnknownRecord, "a record of unknown kind or with an id beyond the tables; ignored";
+    /// Counts, tables or sizes of a file that do not fit each other.
+    Inconsistent, "the file contradicts itself; its records were taken as they are";
     /// An empty slot between written ones.
     Hole, "an unwritten slot between written ones; the records after it were read";
     /// Block numbers that a decoder by tag would confuse.
@@ -64,12 +67,34 @@ kinds! {
     Ignored, "records of a kind that carries no span (counters, flows, metadata) were skipped";
     /// The step rule was guessed.
     StepGuessed, "the recorder names no step; the role's most frequent wait or event was taken";
+    /// The timer's step was not told.
+    StepAssumed, "stamps so regular do not tell the timer's step; it was taken as the timer's usual one";
+    /// A range of several warps.
+    OtherWarps, "a range of more than one warp; it is shown on the first of them";
+    /// Several launches in one file.
+    Launches, "the launches of one file were analysed together; their CTAs share numbers";
     /// The unit was deduced.
     UnitDetected, "the unit of the time stamps was deduced from their values";
     /// How full a ring is cannot be told.
     NoOccupancy, "how full this ring of buffers is cannot be told: neither arrivals nor waits on both of its barriers were recorded, or which barrier is the other is not known";
     /// Release times need arrivals.
     NoArrivals, "arrivals were not recorded: releases are known by the barrier's edges alone, not by time";
+}
+
+impl ProblemKind {
+    /// Whether records are missing or wrong that the recorder did write: numbers from such a trace pass no gate.
+    #[must_use]
+    pub const fn damages(self) -> bool {
+        matches!(
+            self,
+            Self::Truncated
+                | Self::ClockBackwards
+                | Self::FarStamp
+                | Self::UnknownRecord
+                | Self::Inconsistent
+                | Self::Hole
+        )
+    }
 }
 
 /// One class of oddity of one role, or of the trace as a whole.
@@ -128,6 +153,17 @@ impl Problems {
     #[must_use]
     pub fn has(&self, kind: ProblemKind, role: &str) -> bool {
         self.found.contains_key(&(kind, Some(role.to_owned())))
+    }
+
+    /// The error of a trace without a record that could be read: `why`, and what was odd on the way there.
+    pub(crate) fn empty(&self, name: &str, mut why: String) -> TraceError {
+        let lost = |kind: ProblemKind| {
+            kind.damages() || matches!(kind, ProblemKind::OrphanBegin | ProblemKind::OrphanEnd)
+        };
+        for problem in self.list().iter().filter(|p| lost(p.kind)) {
+            why += &format!("; {problem}");
+        }
+        TraceError::Empty { name: name.to_owned(), why }
     }
 
     /// All of them, in a fixed order.

@@ -4,10 +4,10 @@
 mod common;
 
 use common::*;
-use kbt_evidence::{FixClass, Standing, audit::uncovered_numbers};
+use kbt_evidence::{Figure, FixClass, Provenance, Standing, Unit, audit::uncovered_numbers};
 use kbt_trace::bindings as b;
 use kbt_trace::outcome::{Absolute, Critical, RingCount, TraceOutcome};
-use kbt_trace::{AnalyseOptions, Level, ProblemKind, ReadOptions};
+use kbt_trace::{AnalyseOptions, CleanRun, Level, ProblemKind, ReadOptions};
 
 fn toy(level: Level, more: AnalyseOptions) -> TraceOutcome {
     let rings: Vec<_> =
@@ -158,8 +158,6 @@ fn a_trace_without_waits_gives_a_period_and_refuses_the_rest_by_name() {
 
 #[test]
 fn the_clean_step_is_set_beside_the_traces() {
-    use kbt_evidence::{Figure, Provenance, Unit};
-    use kbt_trace::CleanRun;
     let measured = || Provenance::measured("bench", "Test GPU", "2026-11-30");
     let clean = CleanRun {
         time: Figure::new("clean time", 15.0, Unit::Microseconds, measured()),
@@ -292,4 +290,48 @@ fn the_text_reads_well() {
         toy(Level::Coarse, AnalyseOptions { observer: Some(observed(1.0)), ..AnalyseOptions::default() });
     insta::assert_snapshot!(outcome.render_text());
     insta::assert_snapshot!(outcome.headline(), @"step of 1000 clk (median): Softmax set the pace");
+}
+
+#[test]
+fn a_clean_time_that_is_none_is_refused() {
+    let measured = || Provenance::measured("bench", "Test GPU", "2026-11-30");
+    let clean = |us: f64, mhz: f64, steps_per_sm: f64| CleanRun {
+        time: Figure::new("clean time", us, Unit::Microseconds, measured()),
+        sm_clock: Figure::new("SM clock", mhz, Unit::Megahertz, measured()),
+        role: "Softmax".into(),
+        steps_per_sm,
+    };
+    let bytes = file(&info(Level::Coarse), 1024, &pipeline(0, 30, 0));
+    for (run, named) in [
+        (clean(f64::NAN, 2000.0, 30.0), "--clean-us"),
+        (clean(0.0, 2000.0, 30.0), "--clean-us"),
+        (clean(-1.0, 2000.0, 30.0), "--clean-us"),
+        (clean(15.0, f64::INFINITY, 30.0), "--clock-mhz"),
+        (clean(15.0, 2000.0, 0.0), "--steps-per-sm"),
+    ] {
+        let more = AnalyseOptions { clean: Some(run), ..AnalyseOptions::default() };
+        let message = analysed(&bytes, &ReadOptions::default(), more).unwrap_err().to_string();
+        assert!(message.contains(named) && message.contains("a positive number"), "{message}");
+    }
+}
+
+#[test]
+fn a_kernel_that_is_faster_with_the_tracer_was_not_the_same_work() {
+    for (percent, accepted) in [(-9.9, false), (-4.9, true), (4.9, true), (5.1, false)] {
+        let more = AnalyseOptions { observer: Some(observed(percent)), ..AnalyseOptions::default() };
+        assert_eq!(toy(Level::Coarse, more).absolute.is_accepted(), accepted, "{percent} %");
+    }
+}
+
+#[test]
+fn a_releaser_whose_ring_is_missing_is_named() {
+    let mut rings = pipeline(0, 30, 0);
+    // Softmax waits 120 in place of 20 once in a while, so that it has slack; P·V recorded nothing.
+    rings.truncate(1);
+    for end in rings[0].records.iter_mut().skip(1).step_by(14) {
+        end.clock += 300;
+    }
+    let outcome = outcome(&file(&info(Level::Coarse), 1024, &rings));
+    let Critical::Unknown { reason } = outcome.critical else { panic!("{:?}", outcome.critical) };
+    assert!(reason.contains("PV, which releases P_empty for Softmax, recorded neither"), "{reason}");
 }

@@ -189,3 +189,62 @@ fn each_level_records_its_own_calls() {
         assert_eq!(count(level, &["-DSHARED"], "st.shared.v2.b32"), records, "level {level}");
     }
 }
+
+/// A record is one 8-byte store, so that an array of them behind 12 bytes of other shared memory must be moved up.
+#[test]
+fn records_in_shared_memory_are_aligned_to_their_store() {
+    let Some(nvcc) = Nvcc::find() else { return };
+    std::fs::write(
+        nvcc.folder.path().join("kernel.cu"),
+        r"
+#include <kbt/trace.cuh>
+static_assert(sizeof(kbt_trace_record) == 8 && alignof(kbt_trace_record) == 8);
+static_assert(sizeof(kbt_trace_ring) == 64);
+__global__ void kernel(const __grid_constant__ kbt_trace_buffer buf, float *x) {
+    __shared__ float a[3];
+    __shared__ kbt_trace_record ring[64];
+    kbt::SharedTrace<KBT_TRACE_COARSE> trace;
+    trace.open_shared(buf, 0, threadIdx.x == 0, ring);
+    a[threadIdx.x % 3] = x[threadIdx.x];
+    __syncthreads();
+    trace.begin(1);
+    x[5] = a[1] + a[2];
+    trace.end(1);
+    trace.close();
+}
+",
+    )
+    .unwrap();
+    let ptx = String::from_utf8(nvcc.compile("-ptx", &[])).unwrap();
+    let ring = ptx.lines().find(|line| line.contains(".shared") && line.contains("ring")).unwrap();
+    assert!(ring.contains(".align 8 "), "{ring}");
+}
+
+/// NVRTC has no host headers. A host compiler that is kept from them stands in for it: what the layout needs must be
+/// there, from the caller where the caller supplies it.
+#[test]
+fn the_layout_needs_no_host_header_under_nvrtc() {
+    let Some(nvcc) = Nvcc::find() else { return };
+    let folder = nvcc.folder.path();
+    let source = folder.join("layout.cpp");
+    let checks = "#include <kbt/trace_format.h>\nstatic_assert(sizeof(kbt_trace_record) == 8 && sizeof(kbt_trace_ring) == \
+                  64 && sizeof(uint64_t) == 8 && sizeof(uint8_t) == 1);\n";
+    let supplied = folder.join("supplied");
+    std::fs::create_dir(&supplied).unwrap();
+    let types = "typedef unsigned char uint8_t;\ntypedef unsigned uint32_t;\ntypedef unsigned long uint64_t;\n#define MINE\n";
+    std::fs::write(supplied.join("stdint.h"), types).unwrap();
+    for (more, check) in
+        [(&[][..], ""), (&["-isystem", "supplied"], "#ifndef MINE\n#error not the caller's\n#endif\n")]
+    {
+        std::fs::write(&source, format!("{checks}{check}")).unwrap();
+        let output = Command::new("g++")
+            .args(["-std=c++17", "-fsyntax-only", "-nostdinc", "-D__CUDACC_RTC__", "-I"])
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/include"))
+            .args(more)
+            .arg(&source)
+            .current_dir(folder)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}

@@ -86,3 +86,39 @@ fn rings_are_compared_and_gated() {
     assert_eq!(violations(&diff, "ring P=5").unwrap().len(), 1);
     assert!(diff.render_text().contains("slots"), "{}", diff.render_text());
 }
+
+#[test]
+fn what_is_odd_about_either_trace_is_in_the_comparison() {
+    let whole = outcome(&file(&info(Level::Coarse), 1024, &pipeline(0, 30, 0)));
+    let mut damaged = pipeline(0, 30, 0);
+    damaged[0].records[50].tag = kbt_trace::kbt::tag(9, 0, 0);
+    let damaged = outcome(&file(&info(Level::Coarse), 1024, &damaged));
+    for (a, b, which) in [(&damaged, &whole, "first"), (&whole, &damaged, "second")] {
+        let text = diff(a, b).render_text();
+        let says = format!("note: {which} trace: Softmax: 1 x a record of unknown kind");
+        assert!(text.contains(&says), "{text}");
+    }
+    assert!(damaged.problems.iter().any(|p| p.kind.damages()));
+    assert!(!whole.problems.iter().any(|p| p.kind.damages()), "{:?}", whole.problems);
+}
+
+#[test]
+fn steady_steps_are_not_gated_against_a_prologue() {
+    let long = outcome(&file(&info(Level::Coarse), 1024, &pipeline(0, 30, 0)));
+    let short = outcome(&file(&info(Level::Coarse), 1024, &pipeline(0, 5, 0)));
+    for (a, b, which) in [(&long, &short, "first"), (&short, &long, "second")] {
+        let found = violations(&diff(a, b), "Softmax: period=3").unwrap();
+        assert_eq!(
+            found,
+            [format!(
+                "Softmax period: steady steps in the {which} trace alone, so that the gate cannot be judged"
+            )]
+        );
+    }
+    assert_eq!(violations(&diff(&short, &short), "period=3").unwrap(), [""; 0], "like with like");
+    assert_eq!(
+        violations(&diff(&long, &short), "Softmax: period<=1000").unwrap(),
+        [""; 0],
+        "a value needs one trace"
+    );
+}

@@ -4,7 +4,10 @@
 mod common;
 
 use common::*;
-use kbt_trace::export::{ExportCounts, ROWS_SCHEMA, RowsHead, svg, write_chrome, write_perfetto, write_rows};
+use kbt_trace::bindings as b;
+use kbt_trace::export::{
+    ExportCounts, LeftOut, ROWS_SCHEMA, RowsHead, svg, write_chrome, write_perfetto, write_rows,
+};
 use kbt_trace::{
     AnalyseOptions, Clock, CtaTrace, Event, Input, Kind, Lane, Level, MemoryTrace, Problems, ReadOptions,
     open,
@@ -147,6 +150,7 @@ fn perfetto_holds_the_tracks_slices_instants_and_flows_that_were_written() {
         flows: 2 * STEPS,
         // Softmax gets the next slot when P·V picks up the last one: one change a step, and the last pick-up.
         counters: 2 * (STEPS + 1),
+        ..ExportCounts::default()
     };
     assert_eq!(written, expected);
     let names: Vec<_> = names.values().map(String::as_str).collect();
@@ -191,7 +195,7 @@ fn rings_become_counters() {
 #[test]
 fn rows_hold_every_span_instant_and_arrival() {
     let mut out = Vec::new();
-    let rows = write_rows(source(with_ring()).as_mut(), "a.trace", &mut out).unwrap();
+    let rows = write_rows(source(with_ring()).as_mut(), "a.trace", &mut out).unwrap().rows;
     let text = String::from_utf8(out).unwrap();
     let mut lines = text.lines();
     let head: RowsHead = serde_json::from_str(lines.next().unwrap()).unwrap();
@@ -297,4 +301,21 @@ fn chrome_is_read_back_with_the_same_cycles() {
         (written.slices, written.instants, written.flows, written.tracks)
     );
     assert_eq!(of("s"), of("f"));
+}
+
+#[test]
+fn records_without_a_partner_are_in_no_file_and_counted() {
+    let mut rings = pipeline(0, STEPS, 0);
+    // Softmax: the first wait's begin and the last chunk's end are gone.
+    rings[0].records.remove(0);
+    let last = rings[0].records.iter().rposition(|r| r.tag >> b::KBT_TRACE_KIND_SHIFT == b::KBT_TRACE_END);
+    rings[0].records.remove(last.unwrap());
+    let bytes = file(&info(Level::Coarse), 1024, &rings);
+    let expected = LeftOut { orphan_begins: 1, orphan_ends: 1 };
+    let mut sink = std::io::sink();
+    assert_eq!(write_perfetto(source(bytes.clone()).as_mut(), &mut sink).unwrap().left_out, expected);
+    assert_eq!(write_chrome(source(bytes.clone()).as_mut(), &mut sink).unwrap().left_out, expected);
+    assert_eq!(write_rows(source(bytes).as_mut(), "a", &mut sink).unwrap().left_out, expected);
+    assert_eq!(expected.problems().list().len(), 2);
+    assert_eq!(write_chrome(source(trace()).as_mut(), &mut sink).unwrap().left_out, LeftOut::default());
 }

@@ -241,3 +241,11 @@ fn periods_below_the_clocks_step_are_refused_with_what_follows_from_them() {
     assert_eq!((role.waits[0].cycles, outcome.wait_floor_cycles), (None, None));
     assert_eq!(problem(&outcome, ProblemKind::BelowQuantum), 2, "the wait and the period");
 }
+
+#[test]
+fn every_format_has_a_name_that_target_files_use() {
+    for input in Input::ALL {
+        assert_eq!(Input::named(input.as_str()), Some(input));
+    }
+    assert_eq!((Input::named("fa4"), Input::named("bogus")), (Some(Input::Fa4Fp4), None));
+}

@@ -80,6 +80,7 @@ fn tracks_slices_flows_and_counters_are_those_that_were_written() {
         instants: 2 * 3 * STEPS,
         flows: 2 * STEPS,
         counters: 2 * 2 * STEPS,
+        ..ExportCounts::default()
     };
     assert_eq!(written, expected);
     let names = ["CTA 0, SM 0", "Softmax", "PV", RING, "CTA 1, SM 2", "Softmax", "PV", RING];

@@ -169,7 +169,7 @@ fn a_cut_trace_passes_no_gate() {
         let output = kbt(&["diff", a, b, "--gate", "period=100"]);
         let said = text(&output.stderr);
         assert!(
-            output.status.code() == Some(2) && said.contains("cut.kbttrace: the file ends early"),
+            output.status.code() == Some(2) && said.contains("cut.kbttrace: 1 x the file ends early"),
             "{said}"
         );
     }
@@ -199,4 +199,169 @@ fn a_reason_is_given_once() {
         let reason = if name == "no-such-file" { "No such file" } else { "invalid type" };
         assert_eq!(message.matches(reason).count(), 1, "{message}");
     }
+}
+
+/// Files of a folder.
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn an_export_never_overwrites_the_trace_that_it_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("t.kbttrace");
+    std::fs::copy(recording("fp8"), &trace).unwrap();
+    let before = std::fs::read(&trace).unwrap();
+    // By another name, which leads to the same file.
+    let other = tempfile::tempdir().unwrap();
+    let there = other.path().join("link");
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(&trace, &there).unwrap();
+    #[cfg(not(unix))]
+    let there = folder.path().join("..").join(folder.path().file_name().unwrap()).join("t.kbttrace");
+    for to in ["perfetto", "chrome", "parquet", "svg"] {
+        let output = kbt(&["export", trace.to_str().unwrap(), "--to", to, "-o", there.to_str().unwrap()]);
+        let said = text(&output.stderr);
+        assert!(
+            output.status.code() == Some(2) && said.contains("it is the trace that is read"),
+            "{to}: {said}"
+        );
+        assert_eq!(std::fs::read(&trace).unwrap(), before, "{to}");
+    }
+    assert_eq!(names(folder.path()), ["t.kbttrace"]);
+}
+
+#[test]
+fn an_export_that_fails_leaves_what_was_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, out) = (folder.path().join("t.kbttrace"), folder.path().join("out"));
+    // Ring headers that are cut off: a trace without a record.
+    let whole = std::fs::read(recording("fp8")).unwrap();
+    std::fs::write(&out, "what was there").unwrap();
+    std::fs::write(&trace, &whole[..5000]).unwrap();
+    for to in ["perfetto", "chrome", "svg"] {
+        let output = kbt(&["export", trace.to_str().unwrap(), "--to", to, "-o", out.to_str().unwrap()]);
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains("no records"), "{to}: {said}");
+        assert_eq!(std::fs::read_to_string(&out).unwrap(), "what was there", "{to}");
+    }
+    assert_eq!(names(folder.path()), ["out", "t.kbttrace"]);
+    let all =
+        ["export", trace.to_str().unwrap(), "--to", "chrome", "--cta", "0", "-o", out.to_str().unwrap()];
+    assert!(text(&kbt(&all).stderr).contains("--to svg only"));
+}
+
+#[test]
+fn what_an_export_leaves_out_is_said_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, out) = (folder.path().join("t.json"), folder.path().join("out"));
+    let event = |ph: &str, ts: u64| serde_json::json!({"ph": ph, "pid": 0, "tid": 0, "ts": ts, "name": "a"});
+    let mut buffer = fa4(|at| at);
+    // The end of the first wait of group 0 becomes a second begin: two begins are left over.
+    buffer[8 * 5] &= !1;
+    std::fs::write(&trace, &buffer).unwrap();
+    for to in ["perfetto", "chrome"] {
+        let args = ["export", trace.to_str().unwrap(), "--to", to, "-o", out.to_str().unwrap()];
+        let said = text(&kbt(&args).stderr);
+        assert!(
+            said.contains("2 x a begin without its end") && said.contains("not exported"),
+            "{to}: {said}"
+        );
+        let written = json(&[&args[..], &["--format", "json"]].concat());
+        assert_eq!((&written["orphan_begins"], &written["orphan_ends"]), (&2.into(), &0.into()), "{to}");
+    }
+    std::fs::write(&trace, serde_json::json!([event("B", 0), event("E", 3)]).to_string()).unwrap();
+    let args = [
+        "export",
+        trace.to_str().unwrap(),
+        "--unit",
+        "cycles",
+        "--to",
+        "chrome",
+        "-o",
+        out.to_str().unwrap(),
+    ];
+    assert!(!text(&kbt(&args).stderr).contains("not exported"));
+}
+
+#[test]
+fn a_comparison_says_what_is_odd_and_a_damaged_trace_passes_no_gate() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, damaged) = (recording("fp4"), folder.path().join("damaged.kbttrace"));
+    let mut bytes = std::fs::read(&whole).unwrap();
+    bytes.extend([0; 40]);
+    std::fs::write(&damaged, &bytes).unwrap();
+    let (whole, damaged) = (whole.to_str().unwrap(), damaged.to_str().unwrap());
+    for (a, b, which) in [(whole, damaged, "second"), (damaged, whole, "first")] {
+        let told = kbt(&["diff", a, b]);
+        assert_eq!(told.status.code(), Some(0));
+        let note = format!("note: {which} trace: 1 x the file contradicts itself");
+        assert!(text(&told.stdout).contains(&note), "{}", text(&told.stdout));
+        let output = kbt(&["diff", a, b, "--gate", "period=100"]);
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains("damaged.kbttrace: 1 x"), "{said}");
+    }
+    let twice = kbt(&["diff", "-", "-"]);
+    assert!(twice.status.code() == Some(2) && text(&twice.stderr).contains("can be read once"));
+}
+
+/// A target whose command is a shell script; it sees `KBT_TRACE` and `KBT_TRACE_OUT`.
+fn target(folder: &Path, format: &str, script: &str) -> String {
+    let (file, run) = (folder.join("target.yaml"), folder.join("run.sh"));
+    std::fs::write(&run, script).unwrap();
+    let yaml = format!(
+        "schema: kbt.target/1\nname: scripted\nrun: {{command: [sh, {}]}}\n\
+         trace: {{format: {format}, levels: {{coarse: {{}}}}}}\noutputs: [{{name: o}}]\nlimits: {{cooldown_s: 0}}\n",
+        run.display()
+    );
+    std::fs::write(&file, yaml).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn observing_needs_a_format_that_is_read_and_a_limit_that_is_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let bogus = target(folder.path(), "bogus", "exit 3");
+    let output = kbt(&["observe", &bogus, "--rounds", "6"]);
+    let said = text(&output.stderr);
+    assert!(
+        output.status.code() == Some(2) && said.contains("trace.format bogus: accepted: auto, kbt"),
+        "{said}"
+    );
+    let sound = target(folder.path(), "kbt", "exit 3");
+    for limit in ["nan", "inf", "-1"] {
+        let output = kbt(&["observe", &sound, "--rounds", "6", &format!("--limit-percent={limit}")]);
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains("--limit-percent"), "{limit}: {said}");
+    }
+}
+
+#[test]
+fn the_kept_trace_is_replaced_by_a_run_that_succeeds_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("kept.kbttrace");
+    std::fs::write(&kept, "what was there").unwrap();
+    let observe = |script: &str| {
+        let target = target(folder.path(), "kbt", script);
+        kbt(&["observe", &target, "--rounds", "6", "--trace-out", kept.to_str().unwrap()])
+    };
+    let times = "for i in 1 2 3; do echo kbt-time-us 100; done; echo kbt-clock-mhz 1500\n";
+    let fails = observe(&format!("{times}if [ -n \"$KBT_TRACE_OUT\" ]; then exit 1; fi\n"));
+    assert!(fails.status.code() == Some(2) && text(&fails.stderr).contains("at level coarse"));
+    assert_eq!(std::fs::read_to_string(&kept).unwrap(), "what was there");
+    let trace = recording("fp8");
+    let script = format!(
+        "{times}\
+         if [ -n \"$KBT_TRACE_OUT\" ]; then cp '{}' \"$KBT_TRACE_OUT\"; fi\n",
+        trace.display()
+    );
+    let output = observe(&script);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(std::fs::read(&kept).unwrap(), std::fs::read(&trace).unwrap());
+    assert_eq!(names(folder.path()), ["kept.kbttrace", "run.sh", "target.yaml"]);
 }

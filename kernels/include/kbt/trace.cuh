@@ -85,7 +85,8 @@ struct GlobalRing {
     __device__ __forceinline__ void flush() {}
 };
 
-// The same with the ring in shared memory, copied out at close(). `shared_records` is 8-byte aligned.
+// The same with the ring in shared memory, copied out at close(). `shared_records` is 8-byte aligned, as an array of
+// kbt_trace_record is.
 struct SharedRing {
     kbt_trace_ring *ring = nullptr;
     uint64_t records = 0;
@@ -155,7 +156,8 @@ template <int Level, class Ring = trace_impl::GlobalRing> struct Trace {
         }
     }
 
-    // For SharedTrace: as open(), with this role's own `ring_mask + 1` records of shared memory.
+    // For SharedTrace: as open(), with this role's own `ring_mask + 1` records of shared memory. Memory that is cut out
+    // of a larger array, as of `extern __shared__`, must start at a multiple of 8 bytes.
     __device__ __forceinline__ void open_shared(const kbt_trace_buffer &buf, uint32_t role, bool elected,
                                                 kbt_trace_record *shared_records) {
         if constexpr (records) {

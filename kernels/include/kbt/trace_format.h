@@ -3,11 +3,22 @@
  * Plain C, no include but <stdint.h>: the device code includes it, and Rust reads it through bindgen. Every
  * field is little-endian and naturally aligned; no struct has hidden padding. Names of roles, events and
  * barriers are known to the host alone and live in the file only.
+ *
+ * NVRTC brings no <stdint.h>: it takes one that its caller supplies, and else the types are named here as libcu++
+ * names them.
  */
 #ifndef KBT_TRACE_FORMAT_H
 #define KBT_TRACE_FORMAT_H
 
+#ifndef __CUDACC_RTC__
 #include <stdint.h>
+#elif __has_include(<stdint.h>)
+#include <stdint.h>
+#else
+typedef unsigned char uint8_t;
+typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+#endif
 
 /* Levels, chosen when the kernel is compiled. */
 #define KBT_TRACE_OFF 0     /* nothing: the same machine code as without a tracer */
@@ -29,8 +40,13 @@
 #define KBT_TRACE_WAIT_END 5   /* id: barrier; the wait is over */
 #define KBT_TRACE_ARRIVE 6     /* id: barrier; the role is about to arrive on it */
 
-/* One record. */
+/* One record. The device writes it with one 8-byte store, so that an array of them in shared memory, which C++ declares,
+ * must start at a multiple of 8. */
+#ifdef __cplusplus
+typedef struct alignas(8) kbt_trace_record {
+#else
 typedef struct kbt_trace_record {
+#endif
     uint32_t tag;
     uint32_t clock; /* low 32 bits of the SM's cycle counter (%clock) */
 } kbt_trace_record;

@@ -58,6 +58,15 @@ pub(super) fn find(roles: &[RoleStats]) -> Critical {
             None if wait.hardware.is_some() => {
                 return Critical::Hardware { role: at.name.clone(), barrier: wait.on.clone() };
             }
+            None if !wait.released_by.is_empty() => {
+                let reason = format!(
+                    "every role waits, and {}, which releases {} for {}, recorded neither steps nor waits; record it too",
+                    wait.released_by.join(" or "),
+                    wait.on,
+                    at.name
+                );
+                return Critical::Unknown { reason };
+            }
             None => {
                 let reason = format!(
                     "every role waits, and who releases {} for {} is not recorded; name the barrier's edges",

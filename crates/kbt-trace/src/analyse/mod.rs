@@ -109,7 +109,7 @@ pub fn analyse(source: &mut dyn Source, options: &AnalyseOptions) -> Result<Trac
             Some(cta) => format!("CTA {cta} has none"),
             None => "every lane is empty".into(),
         };
-        return Err(TraceError::Empty { name: options.name.clone(), why });
+        return Err(source.problems().empty(&options.name, why));
     }
     let mut problems = source.problems().clone();
     all.problems(&info, &mut problems);
@@ -205,6 +205,14 @@ fn absolute(level: Option<Level>, observer: Option<&ObserverReport>) -> Absolute
         return Absolute::Unknown { reason };
     };
     let (cost, limit) = (coarse.high_percent, report.limit_percent);
+    if coarse.inflation_percent < -limit {
+        let reason = format!(
+            "with coarse tracing the kernel is {:.2} % faster, more than the limit of {limit} %: not the same work was \
+             timed, or under other clocks",
+            -coarse.inflation_percent
+        );
+        return Absolute::Refused { reason };
+    }
     let says = format!("coarse tracing costs {:.2} % (at most {cost:.2} %)", coarse.inflation_percent);
     if cost <= limit {
         Absolute::Accepted { reason: format!("{says}, within the limit of {limit} %") }
@@ -219,8 +227,14 @@ fn clean_step(
     trace: &Provenance,
 ) -> Result<CleanStep, TraceError> {
     let argument = |what, found: String, accepted: String| TraceError::Argument { what, found, accepted };
-    if !(clean.steps_per_sm.is_finite() && clean.steps_per_sm > 0.0) {
-        return Err(argument("steps_per_sm", clean.steps_per_sm.to_string(), "a positive number".into()));
+    for (what, value) in [
+        ("clean time in us (--clean-us)", clean.time.value),
+        ("SM clock in MHz (--clock-mhz)", clean.sm_clock.value),
+        ("steps of an SM (--steps-per-sm)", clean.steps_per_sm),
+    ] {
+        if !(value.is_finite() && value > 0.0) {
+            return Err(argument(what, value.to_string(), "a positive number".into()));
+        }
     }
     let names = || roles.iter().map(|r| r.name.as_str()).collect::<Vec<_>>().join(", ");
     let period = roles.iter().find(|r| r.name == clean.role).and_then(|r| r.mean_period_cycles);

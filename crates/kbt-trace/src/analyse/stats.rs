@@ -30,15 +30,14 @@ impl Scale {
         tally.quantile(0.5).map(|ticks| ticks * self.cycles_per_tick).filter(|_| self.tells(tally))
     }
 
-    /// Whether the clock is fine enough for these durations. A cycle counter always is.
+    /// Whether the clock is fine enough for these durations; of none it need not be.
     pub(super) fn tells(&self, tally: &Tally) -> bool {
-        self.quantum_ticks <= 1
-            || tally.quantile(0.5).is_some_and(|median| median >= 2.0 * self.quantum_ticks as f64)
+        tally.quantile(0.5).is_none_or(|median| median >= 2.0 * self.quantum_ticks as f64)
     }
 
     /// The same for one duration.
     pub(super) const fn tells_ticks(&self, ticks: u64) -> bool {
-        self.quantum_ticks <= 1 || ticks >= 2 * self.quantum_ticks
+        ticks >= self.quantum_ticks.saturating_mul(2)
     }
 }
 

@@ -64,9 +64,9 @@ fn starts(lane: &Lane, rule: StepRule) -> Vec<u64> {
 
 /// Spans of a lane that overlap the window, by begin.
 fn spans(lane: &Lane, window: (u64, u64)) -> Vec<Found> {
-    let mut open: Vec<(SpanKind, u16, u64)> = Vec::new();
+    let mut open: Vec<(SpanKind, u16, u64, usize)> = Vec::new();
     let mut found = Vec::new();
-    for event in &lane.events {
+    for (record, event) in lane.events.iter().enumerate() {
         let (kind, begins) = match event.kind {
             Kind::Begin => (SpanKind::Event, true),
             Kind::End => (SpanKind::Event, false),
@@ -75,9 +75,11 @@ fn spans(lane: &Lane, window: (u64, u64)) -> Vec<Found> {
             Kind::Instant | Kind::Arrive => continue,
         };
         if begins {
-            open.push((kind, event.id, event.at));
-        } else if let Some(index) = open.iter().rposition(|&(k, id, _)| k == kind && id == event.id) {
-            let (_, id, begin) = open.remove(index);
+            open.push((kind, event.id, event.at, record));
+        } else if let Some(index) =
+            lane.begin_of(record, &open, |o| o.3, |&(k, id, ..)| k == kind && id == event.id)
+        {
+            let (_, id, begin, _) = open.remove(index);
             if begin < window.1 && event.at > window.0 {
                 found.push(Found { kind, id, begin, end: event.at, depth: index as u32 });
             }

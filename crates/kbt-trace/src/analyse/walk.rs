@@ -69,6 +69,8 @@ pub(super) struct Walked {
 /// A begin not yet ended.
 #[derive(Clone, Copy)]
 struct Begun {
+    /// Its record.
+    index: usize,
     id: u16,
     at: u64,
     /// Time in waits that had ended before.
@@ -85,12 +87,13 @@ struct Open {
 }
 
 impl Open {
-    fn begin(&mut self, id: u16, at: u64, waited: u64) {
-        self.stack.push(Begun { id, at, waited });
+    fn begin(&mut self, index: usize, id: u16, at: u64, waited: u64) {
+        self.stack.push(Begun { index, id, at, waited });
     }
 
-    fn end(&mut self, id: u16, at: u64) -> Option<Begun> {
-        let Some(index) = self.stack.iter().rposition(|open| open.id == id) else {
+    /// Ends what record `end` of `lane` ends.
+    fn end(&mut self, lane: &Lane, end: usize, id: u16, at: u64) -> Option<Begun> {
+        let Some(index) = lane.begin_of(end, &self.stack, |open| open.index, |open| open.id == id) else {
             self.orphan_ends += 1;
             return None;
         };
@@ -116,7 +119,7 @@ impl Walk {
         let (mut blocked_since, mut waited) = (0, 0_u64);
         let mut in_step = false;
         self.step.clear();
-        for event in &lane.events {
+        for (index, event) in lane.events.iter().enumerate() {
             if starts_step(event, rule) {
                 if in_step {
                     self.cut(event.at, &waits, blocked_since);
@@ -131,9 +134,9 @@ impl Walk {
                 walked.last_start = Some(event.at);
             }
             match event.kind {
-                Kind::Begin => events.begin(event.id, event.at, waited),
+                Kind::Begin => events.begin(index, event.id, event.at, waited),
                 Kind::End => {
-                    if let Some(begun) = events.end(event.id, event.at) {
+                    if let Some(begun) = events.end(lane, index, event.id, event.at) {
                         let ticks = event.at.saturating_sub(begun.at);
                         let own = ticks.saturating_sub(waited - begun.waited);
                         self.step.spans.push(Span { event: event.id, ticks, own });
@@ -143,10 +146,10 @@ impl Walk {
                     if waits.stack.is_empty() {
                         blocked_since = event.at;
                     }
-                    waits.begin(event.id, event.at, waited);
+                    waits.begin(index, event.id, event.at, waited);
                 }
                 Kind::WaitEnd => {
-                    if let Some(Begun { at: begin, .. }) = waits.end(event.id, event.at) {
+                    if let Some(Begun { at: begin, .. }) = waits.end(lane, index, event.id, event.at) {
                         let since = begin.max(self.step.start);
                         add(&mut self.step.by_barrier, event.id, event.at.saturating_sub(since));
                         self.step.waits.push(Wait { barrier: event.id, begin, end: event.at });

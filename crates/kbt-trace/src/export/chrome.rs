@@ -36,7 +36,7 @@ pub fn write_chrome(source: &mut dyn Source, out: &mut dyn Write) -> Result<Expo
         let epoch = *epoch.get_or_insert(origin_ns);
         let shift_us = (origin_ns as f64 - epoch as f64) / 1000.0;
         let us = |at: u64| shift_us + (at as f64 - origin as f64) * us_per_tick;
-        let lanes: Vec<_> = cta.lanes.iter().map(spans).collect();
+        let lanes: Vec<_> = cta.lanes.iter().map(|lane| spans(lane, &mut counts.left_out)).collect();
         let flows = flows(&cta, &info, &lanes, &mut next_flow);
         let pid = cta.cta;
         let mut events = vec![named("process_name", pid, 0, &cta_name(&cta, &time))];

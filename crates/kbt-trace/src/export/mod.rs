@@ -9,14 +9,16 @@ mod svg;
 
 pub use chrome::write_chrome;
 pub use perfetto::write_perfetto;
-pub use rows::{ROWS_SCHEMA, RowsHead, write_rows};
+pub use rows::{ROWS_SCHEMA, RowCounts, RowsHead, write_rows};
 pub use svg::svg;
 
-use crate::{Clock, CtaTrace, Kind, Lane, Releaser, TraceInfo};
+use crate::{Clock, CtaTrace, Kind, Lane, ProblemKind, Problems, Releaser, TraceInfo};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// What was written, to be counted back by whoever reads it.
+/// What was written, to be counted back by whoever reads it. The viewers differ: Perfetto's protobuf has an instant more
+/// where a recorded arrival ended a wait, which carries the flow's end, and a track for each ring of buffers; Chrome's
+/// events have flow events and counters of their own for these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ExportCounts {
     /// Tracks: one a CTA, one a role of it, one for each line of crossing spans; in Perfetto's
@@ -30,6 +32,28 @@ pub struct ExportCounts {
     pub flows: u64,
     /// Changes of how many slots of a ring are taken.
     pub counters: u64,
+    /// Records that no writer can show.
+    pub left_out: LeftOut,
+}
+
+/// Records without their partner, which are in none of the files written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LeftOut {
+    /// Begins without an end.
+    pub orphan_begins: u64,
+    /// Ends without a begin.
+    pub orphan_ends: u64,
+}
+
+impl LeftOut {
+    /// The same in words.
+    #[must_use]
+    pub fn problems(&self) -> Problems {
+        let mut problems = Problems::default();
+        problems.add(ProblemKind::OrphanBegin, None, self.orphan_begins, || "not exported".into());
+        problems.add(ProblemKind::OrphanEnd, None, self.orphan_ends, || "not exported".into());
+        problems
+    }
 }
 
 /// A span of a lane in ticks; `wait` tells its id's table.
@@ -45,11 +69,11 @@ struct Span {
     line: usize,
 }
 
-/// Pairs begins with ends and puts crossing spans on lines of their own. What has no partner is left out.
-fn spans(lane: &Lane) -> Vec<Span> {
-    let mut open: Vec<(bool, u16, u64, u16)> = Vec::new();
+/// Pairs begins with ends and puts crossing spans on lines of their own. What has no partner is counted.
+fn spans(lane: &Lane, left_out: &mut LeftOut) -> Vec<Span> {
+    let mut open: Vec<(bool, u16, u64, u16, usize)> = Vec::new();
     let mut spans = Vec::new();
-    for event in &lane.events {
+    for (record, event) in lane.events.iter().enumerate() {
         let (wait, begins) = match event.kind {
             Kind::Begin => (false, true),
             Kind::End => (false, false),
@@ -58,12 +82,18 @@ fn spans(lane: &Lane) -> Vec<Span> {
             Kind::Instant | Kind::Arrive => continue,
         };
         if begins {
-            open.push((wait, event.id, event.at, event.step));
-        } else if let Some(index) = open.iter().rposition(|&(w, id, ..)| w == wait && id == event.id) {
-            let (_, id, begin, step) = open.remove(index);
-            spans.push(Span { begin, end: event.at, wait, id, step, line: 0 });
+            open.push((wait, event.id, event.at, event.step, record));
+            continue;
+        }
+        match lane.begin_of(record, &open, |o| o.4, |&(w, id, ..)| w == wait && id == event.id) {
+            Some(index) => {
+                let (_, id, begin, step, _) = open.remove(index);
+                spans.push(Span { begin, end: event.at, wait, id, step, line: 0 });
+            }
+            None => left_out.orphan_ends += 1,
         }
     }
+    left_out.orphan_begins += open.len() as u64;
     spans.sort_by_key(|s| (s.begin, Reverse(s.end)));
     // Per line the ends of the spans still open, innermost last.
     let mut lines: Vec<Vec<u64>> = Vec::new();
@@ -191,8 +221,10 @@ mod tests {
             at(9, Kind::WaitEnd, 0),
             at(9, Kind::Begin, 3),
         ];
-        let spans = spans(&Lane { events, ..Lane::default() });
+        let mut left_out = LeftOut::default();
+        let spans = spans(&Lane { events, ..Lane::default() }, &mut left_out);
         let lines: Vec<_> = spans.iter().map(|s| (s.begin, s.end, s.line)).collect();
         assert_eq!(lines, [(0, 5, 0), (1, 2, 0), (3, 7, 1), (7, 9, 0)]);
+        assert_eq!(left_out, LeftOut { orphan_begins: 1, orphan_ends: 0 });
     }
 }

@@ -98,7 +98,7 @@ impl Mark {
 impl Writer<'_> {
     fn cta(&mut self, cta: &CtaTrace) -> Result<(), TraceError> {
         let parent = self.track(&cta_name(cta, &self.time), None, 0, None)?;
-        let lanes: Vec<_> = cta.lanes.iter().map(spans).collect();
+        let lanes: Vec<_> = cta.lanes.iter().map(|lane| spans(lane, &mut self.counts.left_out)).collect();
         let flows = flows(cta, self.info, &lanes, &mut self.next_flow);
         let mut marks = Vec::new();
         for (index, (lane, spans)) in cta.lanes.iter().zip(&lanes).enumerate() {

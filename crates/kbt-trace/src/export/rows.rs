@@ -1,7 +1,7 @@
 //! A trace as rows of numbers for tables: one JSON line that says what they mean ([`RowsHead`]), then a JSON array a
 //! row, then `{"rows": N}`, without which the rows are not whole. Made for `kbt-frame`, which turns them into Parquet; the columns are in [`RowsHead`]'s documentation.
 
-use super::{releases, spans};
+use super::{LeftOut, releases, spans};
 use crate::analyse::provenance;
 use crate::{Clock, CtaTrace, Input, Kind, Source, TraceError};
 use kbt_evidence::Provenance;
@@ -44,6 +44,15 @@ pub struct RowsHead {
     pub provenance: Provenance,
 }
 
+/// What was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RowCounts {
+    /// Rows.
+    pub rows: u64,
+    /// Records that are in none of them.
+    pub left_out: LeftOut,
+}
+
 const COLUMNS: [&str; 10] =
     ["cta", "sm", "role", "kind", "id", "begin", "end", "step", "released_at", "released_by"];
 const KINDS: [&str; 4] = ["event", "wait", "instant", "arrive"];
@@ -54,7 +63,7 @@ type Row = (u32, Option<u32>, usize, u8, u16, u64, Option<u64>, Option<u16>, Opt
 ///
 /// # Errors
 /// If the source cannot be read or `out` not written.
-pub fn write_rows(source: &mut dyn Source, name: &str, out: &mut dyn Write) -> Result<u64, TraceError> {
+pub fn write_rows(source: &mut dyn Source, name: &str, out: &mut dyn Write) -> Result<RowCounts, TraceError> {
     let info = source.info().clone();
     let names = |all: &mut dyn Iterator<Item = &String>| all.cloned().collect();
     let head = RowsHead {
@@ -72,10 +81,10 @@ pub fn write_rows(source: &mut dyn Source, name: &str, out: &mut dyn Write) -> R
     };
     line(out, &head)?;
     let has_steps = info.format == Input::Kbt;
-    let (mut cta, mut rows) = (CtaTrace::default(), 0);
+    let (mut cta, mut rows, mut left_out) = (CtaTrace::default(), 0, LeftOut::default());
     while source.next_cta(&mut cta)? {
         let origin = cta.lanes.iter().flat_map(|l| l.events.first()).map(|e| e.at).min().unwrap_or(0);
-        let lanes: Vec<_> = cta.lanes.iter().map(spans).collect();
+        let lanes: Vec<_> = cta.lanes.iter().map(|lane| spans(lane, &mut left_out)).collect();
         let joined: BTreeMap<_, _> =
             releases(&cta, &info, &lanes).into_iter().map(|r| ((r.to, r.barrier), r.from)).collect();
         for (index, (lane, spans)) in cta.lanes.iter().zip(&lanes).enumerate() {
@@ -104,7 +113,7 @@ pub fn write_rows(source: &mut dyn Source, name: &str, out: &mut dyn Write) -> R
     }
     line(out, &serde_json::json!({ "rows": rows }))?;
     out.flush().map_err(TraceError::io("trace rows"))?;
-    Ok(rows)
+    Ok(RowCounts { rows, left_out })
 }
 
 fn line(out: &mut dyn Write, value: &impl Serialize) -> Result<(), TraceError> {

@@ -2,8 +2,10 @@
 //!
 //! The layout is `kbt/trace_format.h`, read here through [`crate::bindings`]; no offset is written by hand.
 
+mod check;
 mod layout;
 mod read;
+mod tables;
 mod wire;
 mod write;
 

@@ -1,12 +1,14 @@
 //! Reads `.kbttrace` as a stream: the tables, then one CTA's rings at a time.
 
+use super::check;
+use super::tables::{barrier, edge, event, role};
 use super::wire::Wire;
 use super::{MAX_META, MAX_TABLE};
 use crate::bindings as b;
 use crate::clock::Unwrap;
 use crate::{
-    Anchor, Barrier, BarrierPurpose, Clock, CtaTrace, Edge, Event, EventName, EventPurpose, Input, Kind,
-    Lane, Level, ProblemKind, Problems, Releaser, Role, Source, StepRule, TraceError, TraceInfo, Work,
+    Anchor, Clock, CtaTrace, Event, Input, Kind, Lane, Level, ProblemKind, Problems, Source, TraceError,
+    TraceInfo,
 };
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -21,6 +23,8 @@ pub struct KbtSource<R> {
     offset: u64,
     bytes: Vec<u8>,
     problems: Problems,
+    /// The file has been read to its end, or as far as it can be.
+    ended: bool,
 }
 
 impl<R: Read> KbtSource<R> {
@@ -32,27 +36,36 @@ impl<R: Read> KbtSource<R> {
         let mut reader = Tables { name, input, offset: 0 };
         let header: b::kbt_trace_file_header = reader.one("file header")?;
         check_header(name, &header)?;
-        let roles = reader.many(header.roles, "roles")?;
+        let roles: Vec<b::kbt_trace_role> = reader.many(header.roles, "roles")?;
         let events = reader.many(header.events, "events")?;
         let barriers = reader.many(header.barriers, "barriers")?;
-        let edges = reader.many(header.edges, "edges")?;
+        let edges_at = reader.offset;
+        let edges: Vec<b::kbt_trace_edge> = reader.many(header.edges, "edges")?;
         let meta = reader.meta(header.meta_bytes)?;
         let mut problems = Problems::default();
         let rings = reader.rings(header.rings, &mut problems)?;
+        check::roles(&roles, &header, &mut problems);
+        check::rings(&rings, &header, &mut problems);
+        let edge = |(index, raw): (usize, &b::kbt_trace_edge)| {
+            edge(raw, &header, name, edges_at + (index * b::kbt_trace_edge::SIZE) as u64)
+        };
         let info = TraceInfo {
             format: Input::Kbt,
             level: Some(if header.level == b::KBT_TRACE_DETAIL { Level::Detail } else { Level::Coarse }),
             clock: Clock::Cycles {
                 sm_mhz: (header.sm_clock_khz != 0).then(|| f64::from(header.sm_clock_khz) / 1000.0),
             },
-            roles: roles.iter().map(role).collect(),
+            roles: roles.iter().map(|raw| role(raw, &header)).collect(),
             events: events.iter().map(event).collect(),
             barriers: barriers.iter().map(barrier).collect(),
-            edges: edges.iter().map(|e| edge(e, &header, name)).collect::<Result<_, _>>()?,
+            edges: edges.iter().enumerate().map(edge).collect::<Result<_, _>>()?,
             meta,
         };
         let Tables { input, offset, .. } = reader;
-        Ok(Self { name: name.to_owned(), input, info, rings, next: 0, offset, bytes: Vec::new(), problems })
+        // Where the ring headers are cut nothing follows them.
+        let ended = rings.len() < header.rings as usize;
+        let name = name.to_owned();
+        Ok(Self { name, input, info, rings, next: 0, offset, bytes: Vec::new(), problems, ended })
     }
 
     /// Takes another SM clock than the file's.
@@ -82,6 +95,7 @@ impl<R: Read> KbtSource<R> {
         let at = || format!("first in CTA {cta}");
         self.problems.add(ProblemKind::UnknownRecord, Some(&role), found.unknown, at);
         self.problems.add(ProblemKind::ClockBackwards, Some(&role), found.backwards, at);
+        self.problems.add(ProblemKind::FarStamp, Some(&role), found.far, at);
         self.problems.add(ProblemKind::ClockWrapped, Some(&role), found.wraps, at);
         self.problems.add(ProblemKind::NotClosed, Some(&role), u64::from(!closed), at);
         let whole = self.bytes.len() == wanted;
@@ -89,6 +103,19 @@ impl<R: Read> KbtSource<R> {
             self.problems.add(ProblemKind::Dropped, Some(&role), lane.dropped.unwrap_or(0), at);
         }
         Ok(whole)
+    }
+
+    /// Says what the file holds after its last ring.
+    fn end(&mut self) -> Result<(), TraceError> {
+        if !std::mem::replace(&mut self.ended, true) {
+            let more =
+                std::io::copy(&mut self.input, &mut std::io::sink()).map_err(TraceError::io(&self.name))?;
+            let offset = self.offset;
+            self.problems.add(ProblemKind::Inconsistent, None, u64::from(more > 0), || {
+                format!("at offset {offset}, {more} bytes after the last record")
+            });
+        }
+        Ok(())
     }
 }
 
@@ -98,7 +125,10 @@ impl<R: Read + Send> Source for KbtSource<R> {
     }
 
     fn next_cta(&mut self, cta: &mut CtaTrace) -> Result<bool, TraceError> {
-        let Some(&first) = self.rings.get(self.next) else { return Ok(false) };
+        let Some(&first) = self.rings.get(self.next) else {
+            self.end()?;
+            return Ok(false);
+        };
         cta.cta = first.cta;
         cta.smid = Some(first.smid);
         cta.anchor = Some(Anchor { ticks: first.open_clock, global_ns: first.open_global_ns });
@@ -118,12 +148,15 @@ impl<R: Read + Send> Source for KbtSource<R> {
                 self.problems.add(ProblemKind::UnknownRecord, None, records.max(1), place);
             }
             if !whole {
-                let missing = self.rings.len() - self.next;
-                let offset = self.offset;
+                let rest = &self.rings[self.next..];
+                let here = u64::from(ring.kept) - (self.bytes.len() / b::kbt_trace_record::SIZE) as u64;
+                let missing = here + rest.iter().map(|r| u64::from(r.kept)).sum::<u64>();
+                let (offset, rings) = (self.offset, rest.len());
                 self.problems.add(ProblemKind::Truncated, None, 1, || {
-                    format!("at offset {offset}, {missing} rings not read")
+                    format!("at offset {offset}, {missing} records missing: of the ring there and {rings} after it")
                 });
                 self.next = self.rings.len();
+                self.ended = true;
             }
         }
         lanes.truncate(used);
@@ -140,6 +173,7 @@ impl<R: Read + Send> Source for KbtSource<R> {
 struct Decoded {
     unknown: u64,
     backwards: u64,
+    far: u64,
     wraps: u64,
 }
 
@@ -147,7 +181,8 @@ fn decode(bytes: &[u8], ring: &b::kbt_trace_ring, info: &TraceInfo, lane: &mut L
     lane.events.clear();
     let mut unknown = 0;
     let mut clock: Option<Unwrap> = None;
-    for slot in bytes.chunks_exact(b::kbt_trace_record::SIZE) {
+    let mut slots = bytes.chunks_exact(b::kbt_trace_record::SIZE);
+    while let Some(slot) = slots.next() {
         let Some(record) = b::kbt_trace_record::get(slot) else { continue };
         let id = (record.tag >> b::KBT_TRACE_ID_SHIFT & b::KBT_TRACE_ID_MASK) as u16;
         let (kind, known) = match record.tag >> b::KBT_TRACE_KIND_SHIFT {
@@ -166,7 +201,17 @@ fn decode(bytes: &[u8], ring: &b::kbt_trace_ring, info: &TraceInfo, lane: &mut L
         let step = (record.tag & b::KBT_TRACE_STEP_MASK) as u16;
         // The first kept record lies after open(); records are anchored to the ring's 64-bit clocks below.
         let at = match &mut clock {
-            Some(clock) => clock.next(record.clock),
+            Some(clock) => {
+                let mut at = clock.next(record.clock);
+                if at.is_none() {
+                    let after = slots.clone().next().and_then(b::kbt_trace_record::get).map(|r| r.clock);
+                    if clock.takes_back(record.clock, after) {
+                        lane.events.pop();
+                        at = clock.next(record.clock);
+                    }
+                }
+                at
+            }
             None => {
                 let at = u64::from(record.clock.wrapping_sub(ring.open_clock as u32));
                 clock = Some(Unwrap::new(record.clock, at));
@@ -178,9 +223,10 @@ fn decode(bytes: &[u8], ring: &b::kbt_trace_ring, info: &TraceInfo, lane: &mut L
         }
     }
     let misplaced = u64::from(!anchor(ring, lane));
-    clock.map_or(Decoded { unknown, backwards: 0, wraps: 0 }, |c| Decoded {
+    clock.map_or(Decoded { unknown, backwards: 0, far: 0, wraps: 0 }, |c| Decoded {
         unknown,
         backwards: c.backwards + misplaced,
+        far: c.far,
         wraps: c.wraps,
     })
 }
@@ -317,66 +363,12 @@ fn check_header(name: &str, header: &b::kbt_trace_file_header) -> Result<(), Tra
     Ok(())
 }
 
-fn damaged(name: &str, offset: u64, field: &'static str, found: String, accepted: String) -> TraceError {
+pub(super) fn damaged(
+    name: &str,
+    offset: u64,
+    field: &'static str,
+    found: String,
+    accepted: String,
+) -> TraceError {
     TraceError::Damaged { name: name.to_owned(), offset, field, found, accepted }
-}
-
-fn text(name: &[u8]) -> String {
-    let end = name.iter().position(|&c| c == 0).unwrap_or(name.len());
-    String::from_utf8_lossy(&name[..end]).into_owned()
-}
-
-fn role(raw: &b::kbt_trace_role) -> Role {
-    let id = raw.step_id as u16;
-    let step = match raw.step_kind {
-        b::KBT_TRACE_STEP_WAIT => StepRule::Wait(id),
-        b::KBT_TRACE_STEP_EVENT => StepRule::Event(id),
-        _ => StepRule::Unstated,
-    };
-    let has = |bit: u32| raw.work & bit != 0;
-    let work = Work {
-        load: has(b::KBT_TRACE_WORK_LOAD),
-        tensor: has(b::KBT_TRACE_WORK_TENSOR),
-        math: has(b::KBT_TRACE_WORK_MATH),
-    };
-    Role { name: text(&raw.name), step, work }
-}
-
-fn event(raw: &b::kbt_trace_event) -> EventName {
-    let purpose = match raw.purpose {
-        b::KBT_TRACE_EVENT_CHUNK_WRITE => EventPurpose::ChunkWrite,
-        b::KBT_TRACE_EVENT_TILE => EventPurpose::Tile,
-        _ => EventPurpose::Plain,
-    };
-    EventName { name: text(&raw.name), purpose }
-}
-
-fn barrier(raw: &b::kbt_trace_barrier) -> Barrier {
-    let purpose = match raw.purpose {
-        b::KBT_TRACE_BARRIER_FIRST => BarrierPurpose::First,
-        b::KBT_TRACE_BARRIER_REST => BarrierPurpose::Rest,
-        b::KBT_TRACE_BARRIER_FREE => BarrierPurpose::Free,
-        _ => BarrierPurpose::Plain,
-    };
-    Barrier { name: text(&raw.name), purpose }
-}
-
-fn edge(raw: &b::kbt_trace_edge, header: &b::kbt_trace_file_header, name: &str) -> Result<Edge, TraceError> {
-    let role = |index: u32| (index < header.roles).then_some(index as usize);
-    let arriving = if raw.arriving == b::KBT_TRACE_ROLE_HARDWARE {
-        Some(Releaser::Hardware { issuer: role(raw.issuer) })
-    } else {
-        role(raw.arriving).map(Releaser::Role)
-    };
-    match (arriving, role(raw.waiting)) {
-        (Some(arriving), Some(waiting)) if raw.barrier < header.barriers => {
-            Ok(Edge { barrier: raw.barrier as u16, arriving, waiting })
-        }
-        _ => {
-            let (roles, barriers) = (header.roles, header.barriers);
-            let found = format!("barrier {}, from {}, to {}", raw.barrier, raw.arriving, raw.waiting);
-            let accepted = format!("one of {barriers} barriers and {roles} roles");
-            Err(damaged(name, 0, "edge", found, accepted))
-        }
-    }
 }

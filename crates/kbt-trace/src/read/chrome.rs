@@ -1,14 +1,17 @@
 //! Chrome trace events, whoever wrote them: `X`, `B`/`E`, `b`/`e` and instants; a process is a CTA, a thread a role.
 //!
-//! The format says microseconds. Real writers put nanoseconds or cycles there, so the unit is deduced from the
-//! values and said, or refused where the values fit more than one.
+//! Events may stand in any order. The unit of the time stamps is deduced from the values and said, or refused where
+//! the values fit more than one (`scale`).
 
-use super::named::{Means, Names, Spans};
-use super::{ReadOptions, Unit, json};
-use crate::{
-    Clock, CtaTrace, Input, MemoryTrace, ProblemKind, Problems, Role, StepRule, TraceError, TraceInfo,
-};
-use serde::Deserialize;
+mod pairs;
+mod scale;
+
+use super::named::{Names, Spans};
+use super::{ReadOptions, json};
+use crate::{CtaTrace, Input, MemoryTrace, ProblemKind, Problems, Role, StepRule, TraceError, TraceInfo};
+use pairs::{Mark, Paired, pair};
+use scale::{LONGEST, Scale, scale};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Number, Value};
 use std::collections::BTreeMap;
 
@@ -23,7 +26,9 @@ struct Object {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Record {
+    #[serde(deserialize_with = "text")]
     ph: String,
+    #[serde(deserialize_with = "text")]
     name: String,
     pid: Value,
     tid: Value,
@@ -33,56 +38,10 @@ struct Record {
     args: Value,
 }
 
-/// What a time stamp is in ticks of the trace's clock.
-struct Scale {
-    clock: Clock,
-    /// Ticks per unit of the file.
-    ticks: f64,
-    /// What is subtracted first: 0, or the earliest stamp where that is negative.
-    origin: f64,
-    /// Stamps and lengths that can be of this trace.
-    span: Plausible,
-    /// Stamps below zero.
-    negative: u64,
-    why: &'static str,
-}
-
-/// The longest trace: 52 days in nanoseconds, 142 years in microseconds.
-const LONGEST: f64 = (1_u64 << 52) as f64;
-
-/// What lies near enough to the middle stamp: one stamp of 1e30 must neither move the others nor coarsen their clock.
-#[derive(Clone, Copy)]
-struct Plausible {
-    middle: f64,
-}
-
-impl Plausible {
-    fn of(records: &[Record]) -> Self {
-        let stamps = records.iter().filter(|r| r.ph != "M").filter_map(|r| r.ts.as_ref()?.as_f64());
-        let mut stamps: Vec<f64> = stamps.collect();
-        let half = stamps.len() / 2;
-        let middle =
-            if stamps.is_empty() { 0.0 } else { *stamps.select_nth_unstable_by(half, f64::total_cmp).1 };
-        Self { middle }
-    }
-
-    fn stamp(self, value: f64) -> bool {
-        (value - self.middle).abs() <= LONGEST
-    }
-}
-
-impl Scale {
-    fn ticks(&self, number: &Number) -> Option<u64> {
-        if !self.span.stamp(number.as_f64()?) {
-            return None;
-        }
-        // Integers beyond 2^53 (absolute nanoseconds) must not pass through a float.
-        if self.ticks == 1.0 && self.origin == 0.0 && number.is_u64() {
-            return number.as_u64();
-        }
-        let ticks = ((number.as_f64()? - self.origin) * self.ticks).round();
-        (0.0..1.8e19).contains(&ticks).then_some(ticks as u64)
-    }
+/// A text, or what a careless writer put in its place: one record must not cost the others.
+fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    Ok(if value.is_null() { String::new() } else { key(&value) })
 }
 
 pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<MemoryTrace, TraceError> {
@@ -94,15 +53,18 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
         json::parse(bytes, name)?
     };
     let records = object.trace_events;
-    let empty = || TraceError::Empty {
-        name: name.to_owned(),
-        why: format!("{} trace events, none of them a span or an instant", records.len()),
-    };
-    if !records.iter().any(|r| r.ph != "M" && r.ts.is_some()) {
-        return Err(empty());
-    }
     let mut problems = Problems::default();
     problems.add(ProblemKind::Truncated, None, u64::from(cut.is_some()), || cut.unwrap_or_default());
+    let empty = |problems: &Problems| {
+        let events = records.len();
+        problems.empty(
+            name,
+            format!("{events} trace events, none of them a span from begin to end, nor an instant"),
+        )
+    };
+    if !records.iter().any(|r| r.ph != "M" && r.ts.is_some()) {
+        return Err(empty(&problems));
+    }
     let scale = scale(&records, &object.other_data, name, options)?;
     problems
         .add(ProblemKind::NegativeStamps, None, scale.negative, || format!("{} in the file", scale.origin));
@@ -117,15 +79,14 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
         roles: Vec::new(),
         role_ids: BTreeMap::new(),
         lanes: BTreeMap::new(),
-        open: BTreeMap::new(),
+        marks: BTreeMap::new(),
     };
     for (index, record) in records.iter().enumerate() {
-        if let Err(kind) = build.add(record) {
+        if let Err(kind) = build.add(index, record) {
             problems.add(kind, None, 1, || format!("first at trace event {index}"));
         }
     }
-    let unclosed = build.open.values().map(|stack| stack.len() as u64).sum();
-    problems.add(ProblemKind::OrphanBegin, None, unclosed, String::new);
+    build.pair(&records, &mut problems);
     let Build { names, lanes, roles, .. } = build;
     problems.add(ProblemKind::Ignored, None, names.too_many, || "more than 65536 names".into());
     let cta = |(number, (pid, lanes)): (usize, (String, BTreeMap<usize, Spans>))| CtaTrace {
@@ -136,7 +97,7 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
     };
     let ctas: Vec<_> = lanes.into_iter().enumerate().map(cta).collect();
     if ctas.is_empty() {
-        return Err(empty());
+        return Err(empty(&problems));
     }
     let (events, barriers) = names.tables();
     let info = TraceInfo {
@@ -150,67 +111,6 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
         meta: BTreeMap::new(),
     };
     Ok(MemoryTrace::new(info, ctas, problems))
-}
-
-/// Deduces the unit: by option, by what kbt or Proton wrote beside the records, else by the values.
-fn scale(
-    records: &[Record],
-    other_data: &Value,
-    name: &str,
-    options: &ReadOptions,
-) -> Result<Scale, TraceError> {
-    let sm_mhz = options.clock_mhz;
-    let timed = || records.iter().filter(|r| r.ph != "M");
-    let span = Plausible::of(records);
-    let stamps = || timed().filter_map(|r| r.ts.as_ref()?.as_f64()).filter(|ts| span.stamp(*ts));
-    let lengths = || timed().filter_map(|r| r.dur.as_ref()?.as_f64()).filter(|dur| dur.abs() <= LONGEST);
-    let values = || stamps().chain(lengths());
-    let earliest = stamps().fold(0.0, f64::min);
-    let negative = stamps().filter(|ts| *ts < 0.0).count() as u64;
-    let integral = values().all(|v| v.fract() == 0.0);
-    let steps_by_32 = |per_unit: f64| values().all(|v| (v * per_unit).round() % 32.0 == 0.0);
-    let spread = values().any(|v| v != 0.0);
-    let scale = |clock, ticks, why| Ok(Scale { clock, ticks, origin: earliest, span, negative, why });
-    let nanoseconds = |ticks: f64| {
-        // A float of this size cannot tell finer steps apart.
-        let coarsest = values().fold(0.0, |a: f64, v| a.max(v.abs())) * f64::EPSILON * ticks;
-        let timer = if spread && steps_by_32(ticks) { 32 } else { 1 };
-        Clock::Nanoseconds {
-            quantum_ns: if integral { timer } else { timer.max(coarsest.ceil() as u64) },
-            sm_mhz,
-        }
-    };
-    let cycles = Clock::Cycles { sm_mhz };
-    match options.unit {
-        Some(Unit::Microseconds) => return scale(nanoseconds(1000.0), 1000.0, ""),
-        Some(Unit::Nanoseconds) => return scale(nanoseconds(1.0), 1.0, ""),
-        Some(Unit::Cycles) => return scale(cycles, 1.0, ""),
-        None => {}
-    }
-    if let Some(ticks) = other_data.get(super::CHROME_CYCLES).and_then(Value::as_f64).filter(|t| *t > 0.0) {
-        let mhz = other_data.get(super::CHROME_MHZ).and_then(Value::as_f64);
-        let clock = Clock::Cycles { sm_mhz: sm_mhz.or(mhz) };
-        return scale(clock, ticks, "written by kbt: SM cycles, by the factor beside the records");
-    }
-    let proton = |r: &Record| {
-        let place = r.pid.as_str().is_some_and(|p| p.contains(" Core") && p.contains(" CTA"));
-        place || r.args.get("Frequency (MHz)").is_some()
-    };
-    if timed().any(proton) {
-        return scale(cycles, 1000.0, "written by Proton: cycles at an assumed 1 GHz, so cycles / 1000");
-    }
-    match (integral, spread && steps_by_32(1.0)) {
-        (true, true) => {
-            scale(nanoseconds(1.0), 1.0, "all stamps are multiples of 32: nanoseconds in the us field")
-        }
-        (true, false) => Err(TraceError::Unit {
-            name: name.to_owned(),
-            why: "all stamps are whole numbers, which are microseconds, nanoseconds or cycles alike".into(),
-        }),
-        (false, _) => {
-            scale(nanoseconds(1000.0), 1000.0, "stamps have fractions: microseconds, as the format says")
-        }
-    }
 }
 
 /// Names that metadata records give to processes and threads.
@@ -249,8 +149,8 @@ fn cta_number(process: &str) -> Option<u32> {
     digits.parse().ok()
 }
 
-/// Begins that wait for their end: by process, thread and, for async spans, id.
-type OpenSpans = BTreeMap<(String, String, String), Vec<(u64, String)>>;
+/// What pairs begins with ends: process, thread and, for async spans, id.
+type Place = (String, String, String);
 
 struct Build<'a> {
     scale: &'a Scale,
@@ -259,17 +159,15 @@ struct Build<'a> {
     roles: Vec<String>,
     role_ids: BTreeMap<String, usize>,
     lanes: BTreeMap<String, BTreeMap<usize, Spans>>,
-    open: OpenSpans,
+    marks: BTreeMap<Place, Vec<Mark>>,
 }
 
 impl Build<'_> {
-    fn add(&mut self, record: &Record) -> Result<(), ProblemKind> {
+    fn add(&mut self, index: usize, record: &Record) -> Result<(), ProblemKind> {
         let at = |build: &Self| {
             let ts = record.ts.as_ref().ok_or(ProblemKind::UnknownRecord)?;
             build.scale.ticks(ts).ok_or(ProblemKind::FarStamp)
         };
-        // An async span is told apart by its id, a B/E pair by nesting alone.
-        let id = if matches!(record.ph.as_str(), "b" | "e") { key(&record.id) } else { String::new() };
         match record.ph.as_str() {
             "X" => {
                 let start = at(self)?;
@@ -281,27 +179,24 @@ impl Build<'_> {
                     return Err(ProblemKind::FarStamp);
                 }
                 let length = (dur * self.scale.ticks).round() as u64;
-                self.span(record, &record.name, start, start.saturating_add(length))
+                self.span(record, start, start.saturating_add(length))
             }
-            "B" | "b" => {
-                let start = at(self)?;
-                let place = (key(&record.pid), key(&record.tid), id);
-                self.open.entry(place).or_default().push((start, record.name.clone()));
-                Ok(())
-            }
-            "E" | "e" => {
-                let end = at(self)?;
-                let place = (key(&record.pid), key(&record.tid), id);
-                let open = self.open.get_mut(&place).and_then(Vec::pop);
-                let (start, name) = open.ok_or(ProblemKind::OrphanEnd)?;
-                if end < start {
-                    return Err(ProblemKind::ClockBackwards);
+            ph @ ("B" | "b" | "E" | "e") => {
+                let at = at(self)?;
+                // An async span is told apart by its id, a B/E pair by thread and name.
+                let id = if matches!(ph, "b" | "e") { key(&record.id) } else { String::new() };
+                let begins = matches!(ph, "B" | "b");
+                if begins {
+                    // Roles stand in the order of the file.
+                    self.role(record);
                 }
-                self.span(record, &name, start, end)
+                let place = (key(&record.pid), key(&record.tid), id);
+                self.marks.entry(place).or_default().push(Mark { at, begins, record: index });
+                Ok(())
             }
             "i" | "I" | "n" => {
                 let at = at(self)?;
-                if let Some(Means::Event(event)) = self.names.span(&record.name) {
+                if let Some(event) = self.names.instant(&record.name) {
                     self.lane(record).instant(at, event);
                 }
                 Ok(())
@@ -311,30 +206,50 @@ impl Build<'_> {
         }
     }
 
-    fn span(&mut self, record: &Record, name: &str, start: u64, end: u64) -> Result<(), ProblemKind> {
+    /// Makes spans of begins and ends.
+    fn pair(&mut self, records: &[Record], problems: &mut Problems) {
+        for marks in std::mem::take(&mut self.marks).into_values() {
+            let Paired { spans, orphan_begins, orphan_ends } = pair(marks, |r| records[r].name.as_str());
+            for (begin, start, end) in spans {
+                if let Err(kind) = self.span(&records[begin], start, end) {
+                    problems.add(kind, None, 1, || format!("first at trace event {begin}"));
+                }
+            }
+            for (kind, orphans) in
+                [(ProblemKind::OrphanBegin, orphan_begins), (ProblemKind::OrphanEnd, orphan_ends)]
+            {
+                let first = orphans.first().copied().unwrap_or(0);
+                problems.add(kind, None, orphans.len() as u64, || format!("first at trace event {first}"));
+            }
+        }
+    }
+
+    fn span(&mut self, record: &Record, start: u64, end: u64) -> Result<(), ProblemKind> {
         // Proton's summary of the call path is no lane of any CTA.
         if record.pid.as_str() == Some("Kernel Call Path") {
             return Err(ProblemKind::Ignored);
         }
-        if let Some(means) = self.names.span(name) {
+        if let Some(means) = self.names.span(&record.name) {
             self.lane(record).span(start, end, means);
         }
         Ok(())
     }
 
     fn lane(&mut self, record: &Record) -> &mut Spans {
+        let role = self.role(record);
+        self.lanes.entry(key(&record.pid)).or_default().entry(role).or_default()
+    }
+
+    fn role(&mut self, record: &Record) -> usize {
         let (pid, tid) = (key(&record.pid), key(&record.tid));
-        let label = self.labels.thread.get(&(pid.clone(), tid.clone())).cloned().unwrap_or(tid);
+        let label = self.labels.thread.get(&(pid, tid.clone())).cloned().unwrap_or(tid);
         // Proton puts overlapping spans of one warp on lines of their own.
         let role = label.split(" (line ").next().unwrap_or(&label);
-        let index = match self.role_ids.get(role) {
-            Some(&index) => index,
-            None => {
-                self.roles.push(role.to_owned());
-                self.role_ids.insert(role.to_owned(), self.roles.len() - 1);
-                self.roles.len() - 1
-            }
-        };
-        self.lanes.entry(pid).or_default().entry(index).or_default()
+        if let Some(&index) = self.role_ids.get(role) {
+            return index;
+        }
+        self.roles.push(role.to_owned());
+        self.role_ids.insert(role.to_owned(), self.roles.len() - 1);
+        self.roles.len() - 1
     }
 }

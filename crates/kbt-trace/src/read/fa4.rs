@@ -119,10 +119,8 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
         }
     }
     if ctas.is_empty() {
-        return Err(TraceError::Empty {
-            name: name.to_owned(),
-            why: format!("all slots of {} blocks x {} groups are zero", shape.blocks, shape.groups),
-        });
+        let why = format!("all slots of {} blocks x {} groups are zero", shape.blocks, shape.groups);
+        return Err(problems.empty(name, why));
     }
     let mut all_roles: Vec<_> = roles.iter().take(shape.groups as usize).cloned().collect();
     all_roles.extend((4..shape.groups).map(|g| Role::new(format!("group {g}"), StepRule::Unstated)));

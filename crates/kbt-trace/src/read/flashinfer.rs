@@ -10,7 +10,7 @@ use crate::{
     Clock, CtaTrace, EventName, EventPurpose, Input, Kind, MemoryTrace, ProblemKind, Problems, Role,
     StepRule, TraceError, TraceInfo,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<MemoryTrace, TraceError> {
     let shape = Shape::of(bytes)
@@ -20,7 +20,7 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
         format!("{} bytes are no whole number of records", bytes.len())
     });
     let mut ctas = Vec::new();
-    let (mut quantum, mut last_event) = (0_u64, 0);
+    let (mut step, mut last_event) = (TimerStep::default(), 0);
     for block in 0..shape.blocks {
         let found: Vec<_> = (0..shape.groups).map(|g| slots::lane_slots(bytes, shape, block, g)).collect();
         let base = found.iter().find_map(slots::LaneSlots::first_stamp);
@@ -45,8 +45,7 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
             problems.add(ProblemKind::Aliased, Some(&role), u64::from(aliased), || {
                 format!("block {block} would be read as block {}", block / shape.groups)
             });
-            let first = lane.events.first().map_or(0, |e| e.at);
-            quantum = lane.events.iter().fold(quantum, |q, e| gcd(q, e.at - first));
+            lane.events.windows(2).for_each(|pair| step.gap(pair[1].at - pair[0].at));
             cta.smid = cta.smid.or(smid);
             cta.lanes.push(lane);
         }
@@ -56,12 +55,13 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
     }
     if ctas.is_empty() {
         let why = format!("all slots of {} blocks x {} groups are zero", shape.blocks, shape.groups);
-        return Err(TraceError::Empty { name: name.to_owned(), why });
+        return Err(problems.empty(name, why));
     }
+    let quantum_ns = step.take(&mut problems);
     let info = TraceInfo {
         format: Input::Flashinfer,
         level: None,
-        clock: Clock::Nanoseconds { quantum_ns: quantum.max(1), sm_mhz: options.clock_mhz },
+        clock: Clock::Nanoseconds { quantum_ns, sm_mhz: options.clock_mhz },
         roles: (0..shape.groups).map(|g| Role::new(format!("group {g}"), StepRule::Unstated)).collect(),
         events: (0..=last_event).map(|e| EventName::new(format!("event {e}"), EventPurpose::Plain)).collect(),
         barriers: Vec::new(),
@@ -69,6 +69,46 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
         meta: BTreeMap::new(),
     };
     Ok(MemoryTrace::new(info, ctas, problems))
+}
+
+/// The step of the timer, from the gaps between stamps.
+#[derive(Default)]
+struct TimerStep {
+    factor: u64,
+    /// Lengths of gaps, up to [`TELLING_GAPS`] of them.
+    lengths: BTreeSet<u64>,
+}
+
+/// Gaps of so many lengths have no factor in common but the timer's step: were that a half of the factor, all of them
+/// would be even by a chance of at most 2^-8.
+const TELLING_GAPS: usize = 8;
+/// The step of the timer in the GPUs that FlashInfer's profiler is written for.
+const USUAL_STEP_NS: u64 = 32;
+
+impl TimerStep {
+    fn gap(&mut self, ns: u64) {
+        self.factor = gcd(self.factor, ns);
+        if ns > 0 && self.lengths.len() < TELLING_GAPS {
+            self.lengths.insert(ns);
+        }
+    }
+
+    /// The step in ns. A regular trace has few lengths, and their factor may be the kernel's: then the usual step is
+    /// taken where it fits, and that is said.
+    fn take(&self, problems: &mut Problems) -> u64 {
+        let told = self.lengths.len() >= TELLING_GAPS;
+        if told || self.factor == USUAL_STEP_NS || !self.factor.is_multiple_of(USUAL_STEP_NS) {
+            return self.factor.max(1);
+        }
+        problems.add(ProblemKind::StepAssumed, None, 1, || {
+            format!(
+                "{USUAL_STEP_NS} ns; all stamps are also multiples of {} ns apart, below two of which nothing is \
+                 certain",
+                self.factor
+            )
+        });
+        USUAL_STEP_NS
+    }
 }
 
 /// Greatest common divisor; with 0 the other number.

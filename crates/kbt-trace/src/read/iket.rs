@@ -5,7 +5,7 @@
 //! (`rangeNameIdx`, `warpLocIdxs`, `markerNameIdx`, `locIdx`). Stamps are nanoseconds in steps of 32. A lane is a
 //! warp of a CTA of one launch; the format knows no roles.
 
-use super::named::{Means, Names, Spans};
+use super::named::{Names, Spans};
 use super::{ReadOptions, flashinfer::gcd, json};
 use crate::{
     Clock, CtaTrace, Input, MemoryTrace, ProblemKind, Problems, Role, StepRule, TraceError, TraceInfo,
@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 
 /// The timer's documented step.
 const QUANTUM_NS: u64 = 32;
+/// The longest trace, 52 days: a stamp that far from the middle one is no time of it.
+const LONGEST_NS: u64 = 1 << 52;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -35,7 +37,7 @@ struct Launch {
     markers: Vec<Marker>,
 }
 
-#[derive(Deserialize, Clone)]
+#[derive(Deserialize, Clone, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 struct Location {
     #[serde(default)]
@@ -82,6 +84,8 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
     let mut names = Names::default();
     let mut lanes = Lanes::new();
     let mut quantum = 0;
+    let middle = middle(&file.launches);
+    let far = |at: u64| at.abs_diff(middle) > LONGEST_NS;
     for (index, launch) in file.launches.iter().enumerate() {
         let grid = (launch.grid_dim_x.unwrap_or(1 << 16), launch.grid_dim_y.unwrap_or(1 << 16));
         for range in &launch.ranges {
@@ -101,9 +105,12 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
                 problems.add(ProblemKind::ClockBackwards, None, 1, || format!("a range of launch {index}"));
                 continue;
             }
-            let ends = range.warp_loc_idxs.get(..2).is_some_and(|ends| ends[0] != ends[1]);
-            problems.add(ProblemKind::Overlap, None, u64::from(ends), || {
-                "a range that ends on another warp".into()
+            if far(start) || far(end) {
+                problems.add(ProblemKind::FarStamp, None, 1, || format!("a range of launch {index}"));
+                continue;
+            }
+            problems.add(ProblemKind::OtherWarps, None, u64::from(range.other_warps()), || {
+                format!("first in launch {index}")
             });
             quantum = gcd(gcd(quantum, start), end);
             spans.span(start, end, means);
@@ -114,8 +121,11 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
             let shipped = marker.loc_idx.and_then(|i| file.location_table.get(i));
             let location = marker.location.as_ref().or(shipped);
             let lane = location.and_then(|location| lane(&mut lanes, index, grid, location));
-            match (lane, text.and_then(|text| names.span(text)), marker.timestamp) {
-                (Some(spans), Some(Means::Event(id)), Some(at)) => spans.instant(at, id),
+            match (lane, text.and_then(|text| names.instant(text)), marker.timestamp) {
+                (Some(_), Some(_), Some(at)) if far(at) => {
+                    problems.add(ProblemKind::FarStamp, None, 1, || format!("a marker of launch {index}"));
+                }
+                (Some(spans), Some(id), Some(at)) => spans.instant(at, id),
                 _ => problems
                     .add(ProblemKind::UnknownRecord, None, 1, || format!("a marker of launch {index}")),
             }
@@ -123,6 +133,10 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
     }
     let launches = file.launches.len();
     problems.add(ProblemKind::Ignored, None, names.too_many, || "more than 65536 names".into());
+    let recorded = file.launches.iter().filter(|l| !l.ranges.is_empty() || !l.markers.is_empty()).count();
+    if recorded > 1 {
+        problems.add(ProblemKind::Launches, None, recorded as u64, String::new);
+    }
     let (roles, ctas) = into_ctas(lanes);
     if ctas.is_empty() {
         let why = match problems.count(ProblemKind::UnknownRecord) {
@@ -136,7 +150,7 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
                  file was cut its tables may be missing"
             ),
         };
-        return Err(TraceError::Empty { name: name.to_owned(), why });
+        return Err(problems.empty(name, why));
     }
     let (events, barriers) = names.tables();
     let info = TraceInfo {
@@ -154,6 +168,25 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
         meta: BTreeMap::new(),
     };
     Ok(MemoryTrace::new(info, ctas, problems))
+}
+
+impl Range {
+    /// Whether it names more warps than the one that it is shown on.
+    fn other_warps(&self) -> bool {
+        self.warp_locs.iter().any(|other| *other != self.warp_locs[0])
+            || self.warp_loc_idxs.iter().any(|other| *other != self.warp_loc_idxs[0])
+    }
+}
+
+/// The middle one of the stamps that begin ranges, else of the markers'.
+fn middle(launches: &[Launch]) -> u64 {
+    let starts = launches.iter().flat_map(|l| &l.ranges).filter_map(|r| r.start_ts);
+    let mut stamps: Vec<u64> = starts.collect();
+    if stamps.is_empty() {
+        stamps.extend(launches.iter().flat_map(|l| &l.markers).filter_map(|m| m.timestamp));
+    }
+    let half = stamps.len() / 2;
+    if stamps.is_empty() { 0 } else { *stamps.select_nth_unstable(half).1 }
 }
 
 /// A CTA's SM, and each warp's spans.

@@ -44,6 +44,13 @@ impl Input {
     /// The names, for messages.
     pub(crate) const NAMES: &'static str = "kbt, fa4-fp4, flashinfer, iket, proton, chrome";
 
+    /// The format of this name, as a target file states it; `fa4` stands for `fa4-fp4` there.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let name = if name == "fa4" { Self::Fa4Fp4.as_str() } else { name };
+        Self::ALL.into_iter().find(|input| input.as_str() == name)
+    }
+
     /// The word used in options and files.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -88,6 +95,9 @@ pub struct ReadOptions {
     pub tensor: Option<String>,
 }
 
+/// What some editors put ahead of text in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Opens a trace. `name` stands for the file in messages.
 ///
 /// kbt's own format is read as a stream; the others are read whole.
@@ -110,12 +120,26 @@ pub fn open(
     (&mut input).take(8).read_to_end(&mut head).map_err(TraceError::io(name))?;
     let kbt = head == crate::bindings::KBT_TRACE_FILE_MAGIC[..8];
     if options.input == Input::Kbt || (options.input == Input::Auto && kbt) {
+        for (what, given) in [("--unit", options.unit.is_some()), ("--tensor", options.tensor.is_some())] {
+            if given {
+                return Err(TraceError::Argument {
+                    what,
+                    found: format!(
+                        "given, but {name} is a trace of kbt's own, which states its clock and layout"
+                    ),
+                    accepted: "none with it".into(),
+                });
+            }
+        }
         let mut source = KbtSource::open(std::io::Cursor::new(head).chain(input), name)?;
         source.set_clock(options.clock_mhz);
         return Ok(Box::new(source));
     }
     let mut bytes = head;
     input.read_to_end(&mut bytes).map_err(TraceError::io(name))?;
+    if bytes.starts_with(BYTE_ORDER_MARK) {
+        bytes.drain(..BYTE_ORDER_MARK.len());
+    }
     if tensor::is_tensor_file(&bytes)
         && matches!(options.input, Input::Auto | Input::Fa4Fp4 | Input::Flashinfer)
     {
@@ -132,6 +156,16 @@ pub fn open(
         Input::Auto => detect(&bytes, name, options)?,
         format => read(format, &bytes, name, options)?,
     };
+    if options.unit.is_some() && trace.info.format != Input::Chrome {
+        return Err(TraceError::Argument {
+            what: "--unit",
+            found: format!(
+                "given, but {name} is read as {}, whose unit is known",
+                trace.info.format.as_str()
+            ),
+            accepted: "it with Chrome traces only".into(),
+        });
+    }
     Ok(Box::new(trace))
 }
 

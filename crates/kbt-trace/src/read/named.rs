@@ -31,7 +31,8 @@ pub(super) struct Names {
     events: Vec<String>,
     barriers: Vec<String>,
     known: BTreeMap<String, Means>,
-    /// Spans whose name came after the ids ran out.
+    instants: BTreeMap<String, u16>,
+    /// Spans and instants whose name came after the ids ran out.
     pub(super) too_many: u64,
 }
 
@@ -52,6 +53,21 @@ impl Names {
             None => self.too_many += 1,
         }
         means
+    }
+
+    /// The id of an instant's name, whatever the name says: an instant waits for nothing.
+    pub(super) fn instant(&mut self, name: &str) -> Option<u16> {
+        if let Some(&id) = self.instants.get(name) {
+            return Some(id);
+        }
+        let id = intern(&mut self.events, name);
+        match id {
+            Some(id) => {
+                self.instants.insert(name.to_owned(), id);
+            }
+            None => self.too_many += 1,
+        }
+        id
     }
 
     pub(super) fn tables(self) -> (Vec<EventName>, Vec<Barrier>) {
@@ -90,52 +106,65 @@ impl Spans {
         self.instants.push((at, event));
     }
 
-    /// A lane of records in order of time: outer spans begin first, and at equal times ends come before begins.
+    /// A lane of records in order of time: outer spans begin first, and at equal times ends come before begins. Which
+    /// begin an end belongs to is kept, since spans of one name may overlap.
     pub(super) fn into_lane(mut self, role: usize) -> Lane {
         let mut lane = Lane { role, dropped: None, ..Lane::default() };
         self.spans.sort_by_key(|&(start, end, _)| (start, Reverse(end)));
         self.instants.sort_unstable();
         let mut open = BinaryHeap::new();
         let mut instants = self.instants.into_iter().peekable();
-        let out = &mut lane.events;
         for (order, (start, end, means)) in self.spans.into_iter().enumerate() {
-            close_until(start, &mut open, &mut instants, out);
+            close_until(start, &mut open, &mut instants, &mut lane);
+            let begin = lane.events.len();
             let (kind, id) = match means {
                 Means::Event(id) => (Kind::Begin, id),
                 Means::Wait(id) => (Kind::WaitBegin, id),
             };
-            out.push(Event { at: start, kind, id, step: 0 });
-            let closing = match means {
-                Means::Event(id) => (false, id),
-                Means::Wait(id) => (true, id),
-            };
+            put(&mut lane, start, kind, id, begin);
             // Of spans that end together the one begun last ends first.
-            open.push(Reverse((end, Reverse(order), closing)));
+            open.push(Reverse(Ends { at: end, order: Reverse(order), begin }));
         }
-        close_until(u64::MAX, &mut open, &mut instants, out);
+        close_until(u64::MAX, &mut open, &mut instants, &mut lane);
         lane
     }
 }
 
-type Open = BinaryHeap<Reverse<(u64, Reverse<usize>, (bool, u16))>>;
+/// A span's end to come.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Ends {
+    at: u64,
+    order: Reverse<usize>,
+    /// The record that began it.
+    begin: usize,
+}
+
+fn put(lane: &mut Lane, at: u64, kind: Kind, id: u16, begun_by: usize) {
+    lane.events.push(Event { at, kind, id, step: 0 });
+    // A lane of 2^32 records does not fit a file that is read whole.
+    lane.begun_by.push(u32::try_from(begun_by).unwrap_or(u32::MAX));
+}
 
 fn close_until(
     until: u64,
-    open: &mut Open,
+    open: &mut BinaryHeap<Reverse<Ends>>,
     instants: &mut std::iter::Peekable<std::vec::IntoIter<(u64, u16)>>,
-    out: &mut Vec<Event>,
+    lane: &mut Lane,
 ) {
     loop {
-        let end = open.peek().map(|Reverse((end, ..))| *end).filter(|&end| end <= until);
+        let end = open.peek().map(|Reverse(ends)| ends.at).filter(|&end| end <= until);
         let instant = instants.peek().map(|&(at, _)| at).filter(|&at| at < until || until == u64::MAX);
         match (end, instant) {
             (Some(end), instant) if instant.is_none_or(|at| end <= at) => {
-                let Some(Reverse((at, _, (wait, id)))) = open.pop() else { return };
-                out.push(Event { at, kind: if wait { Kind::WaitEnd } else { Kind::End }, id, step: 0 });
+                let Some(Reverse(Ends { at, begin, .. })) = open.pop() else { return };
+                let Some(&Event { kind, id, .. }) = lane.events.get(begin) else { return };
+                let kind = if kind == Kind::WaitBegin { Kind::WaitEnd } else { Kind::End };
+                put(lane, at, kind, id, begin);
             }
             (_, Some(_)) => {
                 let Some((at, id)) = instants.next() else { return };
-                out.push(Event { at, kind: Kind::Instant, id, step: 0 });
+                let own = lane.events.len();
+                put(lane, at, Kind::Instant, id, own);
             }
             _ => return,
         }

@@ -21,6 +21,7 @@ const CLOCK_RANGE: u64 = 1 << 43;
 
 struct Layout {
     payload: usize,
+    payload_bytes: usize,
     blocks: usize,
     units: usize,
     block_bytes: usize,
@@ -33,14 +34,36 @@ fn word(bytes: &[u8], index: usize) -> Option<u32> {
 
 fn layout(bytes: &[u8]) -> Option<Layout> {
     let number = |index| word(bytes, index).map(|w| w as usize);
-    let layout =
-        Layout { payload: number(3)?, blocks: number(5)?, units: number(6)?, block_bytes: number(7)? };
+    let layout = Layout {
+        payload: number(3)?,
+        payload_bytes: number(4)?,
+        blocks: number(5)?,
+        units: number(6)?,
+        block_bytes: number(7)?,
+    };
     let sound = word(bytes, 0)? == 1
         && layout.payload >= FILE_WORDS * 4
         && (1..=1024).contains(&layout.units)
         && layout.blocks > 0
         && layout.block_bytes >= (HEADERS[0] + layout.units) * 4;
     sound.then_some(layout)
+}
+
+impl Layout {
+    /// Holds the sizes that the file states against each other and against the file's own.
+    fn check(&self, file: usize, problems: &mut Problems) {
+        let blocks = self.blocks.saturating_mul(self.block_bytes);
+        problems.add(ProblemKind::Inconsistent, None, u64::from(self.payload_bytes != blocks), || {
+            format!(
+                "a payload of {} bytes, which {} blocks of {} are not",
+                self.payload_bytes, self.blocks, self.block_bytes
+            )
+        });
+        let more = file.saturating_sub(self.payload.saturating_add(blocks));
+        problems.add(ProblemKind::Inconsistent, None, u64::from(more > 0), || {
+            format!("{more} bytes after the last block")
+        });
+    }
 }
 
 /// Whether the bytes start as this format does, up to the first block's preamble.
@@ -60,6 +83,7 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
         });
     };
     let mut problems = Problems::default();
+    layout.check(bytes.len(), &mut problems);
     let mut ctas = Vec::new();
     let mut scopes = 0;
     for index in 0..layout.blocks {
@@ -83,8 +107,7 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
     }
     ctas.retain(|cta| cta.lanes.iter().any(|lane| !lane.events.is_empty()));
     if ctas.is_empty() {
-        let why = format!("{} blocks without a record", layout.blocks);
-        return Err(TraceError::Empty { name: name.to_owned(), why });
+        return Err(problems.empty(name, format!("{} blocks without a record", layout.blocks)));
     }
     let info = TraceInfo {
         format: Input::Proton,

@@ -143,14 +143,22 @@ pub(super) fn decode(
     let mut lane = Lane { role, dropped: Some(0), ..Lane::default() };
     let mut clock: Option<Unwrap> = None;
     let (mut unknown, mut block_matches) = (0, true);
-    for slot in &found.slots {
+    for (index, slot) in found.slots.iter().enumerate() {
         block_matches &= slot.block() == block % 4096;
         let Some((kind, id)) = slot.kind().and_then(|kind| of(slot.event(), kind)) else {
             unknown += 1;
             continue;
         };
         let at = match &mut clock {
-            Some(clock) => clock.next(slot.stamp),
+            Some(clock) => {
+                let mut at = clock.next(slot.stamp);
+                let after = found.slots.get(index + 1).map(|after| after.stamp);
+                if at.is_none() && clock.takes_back(slot.stamp, after) {
+                    lane.events.pop();
+                    at = clock.next(slot.stamp);
+                }
+                at
+            }
             None => {
                 // Lanes of one CTA are placed around its first stamp, half the range either way.
                 let base = base.unwrap_or(slot.stamp);
@@ -169,6 +177,7 @@ pub(super) fn decode(
     if let Some(clock) = clock {
         problems.add(ProblemKind::ClockWrapped, Some(role_name), clock.wraps, place);
         problems.add(ProblemKind::ClockBackwards, Some(role_name), clock.backwards, place);
+        problems.add(ProblemKind::FarStamp, Some(role_name), clock.far, place);
     }
     let smid = found.slots.first().map(|s| s.sm());
     LaneRead { lane, smid, block_matches }

@@ -145,3 +145,143 @@ fn stamps_below_zero_are_counted_from_the_earliest_and_that_is_said() {
     let median = |o: &TraceOutcome| o.role("Softmax").unwrap().period_cycles.unwrap().median;
     assert_eq!(median(&moved), median(&there));
 }
+
+/// The durations of one event's or wait's spans, from the rows that are exported.
+fn lengths(value: &serde_json::Value, kind: u64) -> Vec<u64> {
+    let options = ReadOptions { unit: Some(Unit::Cycles), ..ReadOptions::default() };
+    let bytes = std::io::Cursor::new(serde_json::to_vec(value).unwrap());
+    let mut source = kbt_trace::open(Box::new(bytes), "a.json", &options).unwrap();
+    let mut out = Vec::new();
+    kbt_trace::export::write_rows(source.as_mut(), "a.json", &mut out).unwrap();
+    let rows = String::from_utf8(out).unwrap();
+    let rows = rows.lines().skip(1).filter_map(|l| serde_json::from_str::<Vec<serde_json::Value>>(l).ok());
+    rows.filter(|row| row[3] == kind).map(|r| r[6].as_u64().unwrap() - r[5].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn overlapping_spans_of_one_name_keep_their_own_ends() {
+    // Every 1500 one of 2600, written as whole spans, as async pairs, and on Proton's two lines of one warp.
+    let whole = |i: u64| {
+        let tid = format!("warp 0{}", if i % 2 == 1 { " (line 1)" } else { "" });
+        vec![json!({"ph": "X", "pid": 0, "tid": tid, "ts": i * 1500, "dur": 2600, "name": "a"})]
+    };
+    let paired = |i: u64| {
+        let mark =
+            |ph: &str, at: u64| json!({"ph": ph, "pid": 0, "tid": "warp 0", "id": i, "ts": at, "name": "a"});
+        vec![mark("b", i * 1500), mark("e", i * 1500 + 2600)]
+    };
+    let waits = |i: u64| {
+        vec![json!({"ph": "X", "pid": 0, "tid": "warp 0", "ts": i * 1500, "dur": 2600, "name": "wait a"})]
+    };
+    let told = ReadOptions { unit: Some(Unit::Cycles), ..ReadOptions::default() };
+    for (spans, kind) in [(&whole as &dyn Fn(u64) -> Vec<serde_json::Value>, 0), (&paired, 0), (&waits, 1)] {
+        let events: Vec<_> = (0..30).flat_map(spans).collect();
+        let outcome = read(&json!(events), &told);
+        let role = outcome.role("warp 0").unwrap();
+        let each = match kind {
+            0 => role.events[0].each_cycles,
+            _ => role.waits[0].each_cycles,
+        };
+        let each = each.unwrap();
+        assert_eq!((each.p10, each.median, each.p90), (2600.0, 2600.0, 2600.0), "{}", events[0]);
+        assert_eq!(problem(&outcome, ProblemKind::Overlap), 29, "{}", events[0]);
+        assert_eq!(lengths(&json!(events), kind), [2600; 30], "{}", events[0]);
+        let more = AnalyseOptions { timeline_steps: 2, ..AnalyseOptions::default() };
+        let bytes = serde_json::to_vec(&json!(events)).unwrap();
+        let timeline = analysed(&bytes, &told, more).unwrap().timeline.unwrap();
+        let longest =
+            timeline.rows[0].spans.iter().map(|s| s.end_cycles - s.start_cycles).fold(0.0, f64::max);
+        assert_eq!(longest, 2600.0, "drawn whole: {:?}", timeline.rows);
+    }
+}
+
+#[test]
+fn begins_and_ends_in_any_order_are_the_same_spans() {
+    let mark = |ph: &str, at: u64, name: &str| json!({"ph": ph, "pid": 0, "tid": 0, "ts": at, "name": name});
+    let begins: Vec<_> = (0..20).map(|i| mark("B", i * 1500, "a")).collect();
+    let ends: Vec<_> = (0..20).map(|i| mark("E", i * 1500 + 600, "a")).collect();
+    let told = ReadOptions { unit: Some(Unit::Cycles), ..ReadOptions::default() };
+    let mut backwards = [begins.clone(), ends.clone()].concat();
+    backwards.reverse();
+    for events in [[begins.clone(), ends.clone()].concat(), [ends, begins].concat(), backwards] {
+        let outcome = read(&json!(events), &told);
+        let a = &outcome.roles[0].events[0];
+        assert_eq!((outcome.roles[0].steps, a.each_cycles.unwrap().p90), (20, 600.0), "{}", events[0]);
+        assert_eq!(problem(&outcome, ProblemKind::OrphanEnd) + problem(&outcome, ProblemKind::Overlap), 0);
+    }
+    let crossing: Vec<_> = (0..20)
+        .map(|i| i * 1500)
+        .flat_map(|at| {
+            [mark("B", at, "a"), mark("B", at + 300, "b"), mark("E", at + 600, "a"), mark("E", at + 900, "b")]
+        })
+        .collect();
+    let outcome = read(&json!(crossing), &told);
+    let each: Vec<_> = outcome.roles[0].events.iter().map(|e| e.each_cycles.unwrap().median).collect();
+    assert_eq!((each, problem(&outcome, ProblemKind::Overlap)), (vec![600.0, 600.0], 20));
+}
+
+#[test]
+fn ends_alone_are_no_records_and_that_is_the_reason_given() {
+    let ends: Vec<_> =
+        (0..20).map(|i| json!({"ph": "E", "pid": 0, "tid": 0, "ts": i, "name": "a"})).collect();
+    let told = ReadOptions { unit: Some(Unit::Cycles), ..ReadOptions::default() };
+    let message = error(&serde_json::to_vec(&json!(ends)).unwrap(), &told);
+    assert!(message.contains("20 x an end without its begin"), "{message}");
+}
+
+#[test]
+fn an_instant_named_like_a_wait_is_an_instant() {
+    let mut value = spans(0.001);
+    let events = value["traceEvents"].as_array_mut().unwrap();
+    let before = events.len();
+    events.extend(
+        (0..3).map(|i| json!({"ph": "i", "pid": 3, "tid": 1, "ts": f64::from(i) + 0.5, "name": "wait done"})),
+    );
+    let (with, without) = (read(&value, &mhz(2000.0)), read(&spans(0.001), &mhz(2000.0)));
+    assert_eq!(with.trace.records, without.trace.records + 3, "{before} events before");
+    assert_eq!(with.role("Softmax").unwrap().waits, without.role("Softmax").unwrap().waits);
+}
+
+#[test]
+fn a_proton_process_without_a_kernels_name_is_protons_too() {
+    for (pid, cycles) in
+        [("Core5 CTA9", true), ("k Core5 CTA9", true), ("Score5 CTA9", false), ("Core5", false)]
+    {
+        let mut value = spans(0.001);
+        for event in value["traceEvents"].as_array_mut().unwrap().iter_mut().skip(1) {
+            event["pid"] = json!(pid);
+        }
+        assert_eq!(said(&read(&value, &mhz(2000.0))).contains("Proton"), cycles, "{pid}");
+    }
+}
+
+#[test]
+fn a_unit_that_the_stamps_contradict_gives_no_numbers() {
+    let bytes = serde_json::to_vec(&spans(0.001)).unwrap();
+    let options = |unit| ReadOptions { unit: Some(unit), clock_mhz: Some(1000.0), ..ReadOptions::default() };
+    let message = error(&bytes, &options(Unit::Cycles));
+    assert!(message.contains("--unit cycles") && message.contains("fractions"), "{message}");
+    // As nanoseconds a step is one tick long, which says nothing.
+    let outcome = read(&spans(0.001), &options(Unit::Nanoseconds));
+    let role = outcome.role("Softmax").unwrap();
+    assert_eq!((role.period_cycles, role.busy_cycles, role.waits[0].cycles), (None, None, None));
+    assert!(problem(&outcome, ProblemKind::BelowQuantum) >= 3);
+}
+
+#[test]
+fn a_careless_name_and_a_byte_order_mark_cost_nothing_else() {
+    let clean = read(&spans(0.001), &mhz(2000.0));
+    for name in [json!(null), json!(7), json!(["a"])] {
+        let mut value = spans(0.001);
+        let event = json!({"ph": "X", "pid": 3, "tid": "other", "ts": 0.5, "dur": 1.5, "name": name});
+        value["traceEvents"].as_array_mut().unwrap().push(event);
+        let outcome = read(&value, &mhz(2000.0));
+        assert_eq!(outcome.role("Softmax"), clean.role("Softmax"), "{name}");
+        assert_eq!(outcome.trace.records, clean.trace.records + 2, "{name}");
+    }
+    let marked = [&b"\xef\xbb\xbf"[..], &serde_json::to_vec(&spans(0.001)).unwrap()].concat();
+    let outcome = analysed(&marked, &mhz(2000.0), AnalyseOptions::default()).unwrap();
+    assert_eq!(outcome.roles, clean.roles);
+    let message = error(b"{\"traceEvents\": [nan]}", &mhz(2000.0));
+    assert!(message.contains("accepted: JSON as Chrome traces have it"), "{message}");
+}

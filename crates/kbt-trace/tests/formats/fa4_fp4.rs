@@ -126,3 +126,24 @@ fn an_unwritten_buffer_and_one_of_another_shape_are_refused() {
     let three = slots(3, &vec![vec![(0, 0, 5), (0, 1, 9)]; 3], 10, |b, _| b);
     assert!(error(&three, &ReadOptions::default()).contains("3 groups"));
 }
+
+#[test]
+fn a_stamp_far_ahead_costs_its_own_record_alone() {
+    let clean = read(&slots(4, &block(1000), 800, |b, _| b));
+    let mut lanes = block(1000);
+    lanes[0][360].2 += 1 << 30;
+    let outcome = read(&slots(4, &lanes, 800, |b, _| b));
+    assert_eq!(
+        (problem(&outcome, ProblemKind::FarStamp), problem(&outcome, ProblemKind::ClockBackwards)),
+        (1, 0)
+    );
+    assert_eq!(outcome.trace.records, clean.trace.records - 1);
+    assert_eq!(outcome.role("MMA").unwrap().period_cycles.unwrap().p90, 4381.0);
+}
+
+#[test]
+fn a_unit_is_for_chrome_traces_alone() {
+    let unit = ReadOptions { unit: Some(Unit::Cycles), ..ReadOptions::default() };
+    let message = error(&slots(4, &block(1000), 800, |b, _| b), &unit);
+    assert!(message.contains("--unit: given") && message.contains("fa4-fp4"), "{message}");
+}

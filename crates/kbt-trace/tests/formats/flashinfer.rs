@@ -49,3 +49,25 @@ fn instants_are_said_to_be_lost_and_short_spans_are_refused() {
     assert_eq!(problem(&outcome, ProblemKind::BelowQuantum), 1);
     assert_eq!(problem(&outcome, ProblemKind::ZeroLength), 40);
 }
+
+#[test]
+fn the_timers_step_is_taken_from_stamps_that_tell_it_alone() {
+    // Gaps of 160 all over: the kernel's rhythm or the timer's step.
+    let outcome = analysed(&slots(2, &lanes(), 90, |b, _| b), &options(), AnalyseOptions::default()).unwrap();
+    assert_eq!((outcome.trace.quantum_cycles, problem(&outcome, ProblemKind::StepAssumed)), (32.0, 1));
+    let event = &outcome.role("group 0").unwrap().events[0];
+    assert_eq!(event.each_cycles.unwrap().median, 160.0, "five steps of the timer");
+    let said = outcome.problems.iter().find(|p| p.kind == ProblemKind::StepAssumed).unwrap();
+    assert!(said.says.contains("160 ns apart"), "{}", said.says);
+    // Gaps of many lengths, all of them of 1024 ns: the timer's step.
+    let lane: Vec<_> = (0..40)
+        .flat_map(|i| {
+            let at = 1024 * (i * 20 + 1);
+            [(1, 0, at), (1, 1, at + 1024 * (i % 9 + 1))]
+        })
+        .collect();
+    let outcome =
+        analysed(&slots(2, &[lane.clone(), lane], 90, |b, _| b), &options(), AnalyseOptions::default())
+            .unwrap();
+    assert_eq!((outcome.trace.quantum_cycles, problem(&outcome, ProblemKind::StepAssumed)), (1024.0, 0));
+}

@@ -61,3 +61,53 @@ fn indices_beyond_the_tables_and_negative_ranges_are_counted() {
     let empty = serde_json::to_vec(&json!({"launches": []})).unwrap();
     assert!(error(&empty, &options).contains("0 launches"));
 }
+
+fn read(value: &serde_json::Value) -> TraceOutcome {
+    let options = ReadOptions { clock_mhz: Some(1000.0), ..ReadOptions::default() };
+    analysed(&serde_json::to_vec(value).unwrap(), &options, AnalyseOptions::default()).unwrap()
+}
+
+#[test]
+fn ranges_of_one_name_that_overlap_keep_their_own_ends() {
+    let mut value = documented();
+    let range = |i: u64| json!({"rangeName": "tma", "startTs": i * 1600, "endTs": i * 1600 + 2624, "warpLocs": [place(0)]});
+    value["launches"][0]["ranges"] = (0..30).map(range).collect();
+    let outcome = read(&value);
+    assert_eq!(outcome.role("warp 0").unwrap().events[0].each_cycles.unwrap().p10, 2624.0);
+    assert_eq!(problem(&outcome, ProblemKind::Overlap), 29);
+}
+
+#[test]
+fn a_range_of_more_than_one_warp_is_said_in_both_shapes() {
+    let (mut documented, mut shipped) = (documented(), shipped());
+    for count in [2, 4] {
+        documented["launches"][0]["ranges"][0]["warpLocs"] = (12..12 + count).map(place).collect();
+        assert_eq!(problem(&read(&documented), ProblemKind::OtherWarps), 1, "{count} warps");
+    }
+    shipped["locationTable"] = json!([place(12), place(13)]);
+    shipped["launches"][0]["ranges"][0]["warpLocIdxs"] = json!([0, 1]);
+    assert_eq!(problem(&read(&shipped), ProblemKind::OtherWarps), 1);
+    documented["launches"][0]["ranges"][0]["warpLocs"] = json!([place(12), place(12)]);
+    assert_eq!(problem(&read(&documented), ProblemKind::OtherWarps), 0, "twice the same");
+}
+
+#[test]
+fn a_far_stamp_a_marker_named_like_a_wait_and_a_second_launch_are_seen() {
+    let clean = read(&documented());
+    let mut value = documented();
+    let far = json!({"rangeName": "mma", "startTs": 64, "endTs": 1_u64 << 63, "warpLocs": [place(12)]});
+    value["launches"][0]["ranges"].as_array_mut().unwrap().push(far);
+    let outcome = read(&value);
+    assert_eq!((problem(&outcome, ProblemKind::FarStamp), &outcome.roles), (1, &clean.roles));
+    let mut value = documented();
+    let marker = json!({"markerName": "wait over", "timestamp": 320, "location": place(12)});
+    value["launches"][0]["markers"].as_array_mut().unwrap().push(marker);
+    let outcome = read(&value);
+    assert_eq!(outcome.trace.records, clean.trace.records + 1);
+    assert_eq!(problem(&outcome, ProblemKind::UnknownRecord), 0);
+    assert_eq!(problem(&clean, ProblemKind::Launches), 0);
+    let mut value = documented();
+    let again = value["launches"][0].clone();
+    value["launches"].as_array_mut().unwrap().push(again);
+    assert_eq!(problem(&read(&value), ProblemKind::Launches), 2);
+}

@@ -156,3 +156,124 @@ fn clocks_that_cannot_be_leave_the_order_of_the_records_and_are_said() {
         assert_eq!(source.problems().count(ProblemKind::ClockBackwards), 1, "{open_clock}");
     }
 }
+
+/// Bytes of the file's header and of a role's entry.
+const HEADER: usize = size_of::<b::kbt_trace_file_header>();
+const ROLE: usize = size_of::<b::kbt_trace_role>();
+
+fn put(bytes: &mut [u8], at: usize, word: u32) {
+    bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
+}
+
+#[test]
+fn a_file_that_contradicts_itself_says_where() {
+    use std::mem::offset_of;
+    type Header = b::kbt_trace_file_header;
+    type Ring = b::kbt_trace_ring;
+    let rings: Vec<_> = (0..2).flat_map(|cta| pipeline(cta, 20, 0)).collect();
+    let sound = file(&info(Level::Coarse), 256, &rings);
+    let records: usize = rings.iter().map(|r| r.records.len() * 8).sum();
+    let first_ring = sound.len() - records - rings.len() * size_of::<Ring>();
+    let said = |bytes: &[u8]| {
+        let problems = outcome(bytes).problems;
+        let found = problems.iter().filter(|p| p.kind == ProblemKind::Inconsistent);
+        found.map(|p| p.to_string()).collect::<Vec<_>>().join("; ")
+    };
+    assert_eq!(said(&sound), "");
+    let with = |at: usize, word: u32| {
+        let mut bytes = sound.clone();
+        put(&mut bytes, at, word);
+        said(&bytes)
+    };
+    let ring = |index: usize, field: usize| first_ring + index * size_of::<Ring>() + field;
+    let step_id = HEADER + offset_of!(b::kbt_trace_role, step_id);
+    let more = said(&[&sound[..], &[0; 40]].concat());
+    assert!(more.contains(&format!("at offset {}, 40 bytes after the last record", sound.len())), "{more}");
+    for (at, word, part) in [
+        (offset_of!(Header, records), 3, "3 records by the header, 440 by the rings"),
+        (offset_of!(Header, ring_capacity), 4, "140 records kept in a ring of 4"),
+        (ring(1, offset_of!(Ring, total)), 3, "role 1 of CTA 0: 80 records kept of 3 written"),
+        (ring(1, offset_of!(Ring, role)), 0, "role 0 of CTA 0 has more than one ring"),
+        (step_id, 65_537, "Softmax: 1 x"),
+        (step_id, 77, "id 77, of 3 barriers"),
+        (step_id - 4, 9, "kind 9"),
+        (step_id + ROLE, 0xffff_ffff, "PV: 1 x"),
+    ] {
+        let got = with(at, word);
+        assert!(got.contains(part), "{part}: {got}");
+    }
+    let mut torn = rings;
+    torn.swap(1, 2);
+    let got = said(&file(&info(Level::Coarse), 256, &torn));
+    assert!(got.contains("CTA 0 is read as several, since its rings are no neighbours"), "{got}");
+}
+
+#[test]
+fn a_step_at_an_unknown_barrier_is_guessed_not_taken_from_its_low_bits() {
+    let at = HEADER + std::mem::offset_of!(b::kbt_trace_role, step_id);
+    let mut bytes = file(&info(Level::Coarse), 1024, &pipeline(0, 20, 0));
+    put(&mut bytes, at, 65_536 + P_EMPTY);
+    let outcome = outcome(&bytes);
+    assert!(outcome.problems.iter().any(|p| p.kind == ProblemKind::StepGuessed));
+    assert_eq!(outcome.role("Softmax").unwrap().period_cycles.unwrap().median, 1000.0);
+}
+
+#[test]
+fn what_is_missing_after_a_cut_is_counted_in_records() {
+    let rings: Vec<_> = (0..2).flat_map(|cta| pipeline(cta, 20, 0)).collect();
+    let bytes = file(&info(Level::Coarse), 1024, &rings);
+    // The last ring has 80 records; 100 fewer reach 20 into the one before it.
+    let outcome = outcome(&bytes[..bytes.len() - 800]);
+    let cut = outcome.problems.iter().find(|p| p.kind == ProblemKind::Truncated).unwrap();
+    assert!(cut.says.contains("100 records missing: of the ring there and 1 after it"), "{}", cut.says);
+    assert_eq!(problem(&outcome, ProblemKind::Inconsistent), 0, "the cut alone");
+}
+
+#[test]
+fn a_trace_without_records_says_what_was_in_their_way() {
+    let mut rings = pipeline(0, 20, 0);
+    rings.truncate(1);
+    let mut bytes = file(&info(Level::Coarse), 1024, &rings);
+    let ring = bytes.len() - rings[0].records.len() * 8 - size_of::<b::kbt_trace_ring>();
+    put(&mut bytes, ring + std::mem::offset_of!(b::kbt_trace_ring, role), 5);
+    let message = error(&bytes, &ReadOptions::default());
+    assert!(message.contains("140 x a record of unknown kind") && message.contains("role 5"), "{message}");
+    let message = error(&bytes[..ring + 10], &ReadOptions::default());
+    assert!(message.contains("ends early") && message.contains("inside the ring headers"), "{message}");
+    assert!(!message.contains("contradicts"), "the cut alone: {message}");
+}
+
+#[test]
+fn an_edge_that_cannot_be_is_named_by_its_place() {
+    let info = info(Level::Coarse);
+    let mut bytes = file(&info, 1024, &pipeline(0, 3, 0));
+    let entries = info.roles.len() + info.events.len() + info.barriers.len();
+    assert_eq!(size_of::<b::kbt_trace_event>(), size_of::<b::kbt_trace_barrier>());
+    let edges =
+        HEADER + info.roles.len() * ROLE + (entries - info.roles.len()) * size_of::<b::kbt_trace_event>();
+    let second = edges + size_of::<b::kbt_trace_edge>();
+    put(&mut bytes, second, 9);
+    let message = error(&bytes, &ReadOptions::default());
+    assert!(message.starts_with(&format!("a.trace: offset {second}: edge: barrier 9")), "{message}");
+}
+
+#[test]
+fn a_stamp_far_ahead_costs_its_own_record_alone() {
+    let mut rings = pipeline(0, 20, 0);
+    rings[1].records[20].clock += 1 << 30;
+    let outcome = outcome(&file(&info(Level::Coarse), 1024, &rings));
+    assert_eq!(
+        (problem(&outcome, ProblemKind::FarStamp), problem(&outcome, ProblemKind::ClockBackwards)),
+        (1, 0)
+    );
+    assert_eq!(outcome.trace.records, 20 * 11 - 1);
+}
+
+#[test]
+fn options_that_a_trace_of_kbts_own_has_no_use_for_are_refused() {
+    let bytes = file(&info(Level::Coarse), 1024, &pipeline(0, 20, 0));
+    let unit = ReadOptions { unit: Some(Unit::Nanoseconds), ..ReadOptions::default() };
+    assert!(error(&bytes, &unit).contains("--unit: given"));
+    let tensor = ReadOptions { tensor: Some("x".into()), ..ReadOptions::default() };
+    assert!(error(&bytes, &tensor).contains("--tensor: given"));
+}

@@ -42,3 +42,22 @@ fn a_missing_preamble_and_a_cut_file_are_counted() {
     let outcome = analysed(&bytes[..bytes.len() - 60], &options, AnalyseOptions::default()).unwrap();
     assert!(problem(&outcome, ProblemKind::Truncated) >= 1);
 }
+
+#[test]
+fn sizes_that_do_not_fit_the_file_are_said() {
+    let read = |bytes: &[u8]| analysed(bytes, &ReadOptions::default(), AnalyseOptions::default()).unwrap();
+    assert_eq!(problem(&read(&buffer(true)), ProblemKind::Inconsistent), 0);
+    let mut bytes = buffer(true);
+    bytes[16] = 7;
+    assert_eq!(problem(&read(&bytes), ProblemKind::Inconsistent), 1, "the payload's size");
+    let mut bytes = buffer(true);
+    bytes.extend([0; 80]);
+    let outcome = read(&bytes);
+    assert!(outcome.problems.iter().any(|p| p.says.contains("80 bytes after")), "{:?}", outcome.problems);
+}
+
+#[test]
+fn a_file_cut_before_its_first_record_says_that_it_is_cut() {
+    let message = error(&buffer(true)[..60], &ReadOptions { input: Input::Proton, ..ReadOptions::default() });
+    assert!(message.contains("without a record") && message.contains("ends early"), "{message}");
+}

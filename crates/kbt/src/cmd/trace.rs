@@ -2,6 +2,7 @@
 
 mod export;
 mod observe;
+mod whole;
 
 use crate::output::{Failure, Format, Outcome, print};
 use kbt_evidence::{Figure, Provenance, Unit};
@@ -49,7 +50,8 @@ enum Command {
     Export(export::Args),
     /// Compare two traces role by role.
     #[command(after_help = "Example:\n  kbt trace diff before.kbttrace after.kbttrace --gate period=3\n\n\
-        Exit code 1 where a gated metric is over its limit, or is in one trace alone.")]
+        Exit code 1 where a gated metric is over its limit, or is in one trace alone; 2 where a gated trace is cut or \
+        damaged.")]
     Diff {
         /// The first trace.
         a: PathBuf,
@@ -124,16 +126,21 @@ pub(crate) fn run(args: Args) -> Outcome {
         }
         Command::Export(args) => export::run(&args),
         Command::Diff { a, b, reading, gate, format } => {
+            if a.as_os_str() == "-" && b.as_os_str() == "-" {
+                return Err(Failure::input(
+                    "- and -: standard input can be read once; accepted: it for one of the two, a file for the other",
+                ));
+            }
             let read = |file: &Path| {
                 let mut source = reading.open(file)?;
                 analyse(source.as_mut(), &options(file)).map_err(failure)
             };
             let (left, right) = (read(&a)?, read(&b)?);
-            // Half a trace passes no gate.
+            // Half a trace passes no gate, nor does one with damaged records.
             for (file, outcome) in [(&a, &left), (&b, &right)] {
-                let cut = outcome.problems.iter().find(|p| p.kind == kbt_trace::ProblemKind::Truncated);
-                if let (Some(_), false) = (cut, gate.is_empty()) {
-                    let why = "the file ends early; a gate needs a whole trace";
+                let damage = outcome.problems.iter().find(|p| p.kind.damages());
+                if let (Some(problem), false) = (damage, gate.is_empty()) {
+                    let why = format!("{problem}; accepted for a gate: a whole and undamaged trace");
                     return Err(Failure::input(format!("{}: {why}", file.display())));
                 }
             }

@@ -1,11 +1,11 @@
 //! `kbt trace export`: the trace for viewers and tables.
 
+use super::whole::{Whole, apart};
 use super::{Reading, TIMELINE_STEPS, failure, options};
 use crate::output::{Failure, Format, Outcome, emit, print};
 use kbt_evidence::Provenance;
-use kbt_trace::export::{ExportCounts, svg, write_chrome, write_perfetto, write_rows};
+use kbt_trace::export::{ExportCounts, LeftOut, RowCounts, svg, write_chrome, write_perfetto, write_rows};
 use kbt_trace::{AnalyseOptions, Source, TraceError, analyse};
-use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -48,6 +48,10 @@ enum To {
 type Writer = fn(&mut dyn Source, &mut dyn Write) -> Result<ExportCounts, TraceError>;
 
 pub(super) fn run(args: &Args) -> Outcome {
+    apart(&args.out, &args.file)?;
+    if args.cta.is_some() && args.to != To::Svg {
+        return Err(Failure::input("--cta: accepted: with --to svg only; the other formats hold every CTA"));
+    }
     match args.to {
         To::Perfetto => viewer(args, write_perfetto),
         To::Chrome => viewer(args, write_chrome),
@@ -69,38 +73,51 @@ fn counted(args: &Args, counts: &[(&str, u64)]) -> Outcome {
     })
 }
 
-fn notes(source: &dyn Source) {
-    source.problems().list().iter().for_each(|problem| eprintln!("kbt: note: {problem}"));
+/// What was odd about the trace, and what of it is not in the file.
+fn notes(source: &dyn Source, left_out: LeftOut) {
+    let mut problems = source.problems().clone();
+    problems.merge(&left_out.problems());
+    problems.list().iter().for_each(|problem| eprintln!("kbt: note: {problem}"));
+}
+
+/// A trace of which nothing can be shown is no output.
+fn something(args: &Args, source: &dyn Source, left_out: LeftOut, written: u64) -> Result<(), Failure> {
+    if written > 0 {
+        return Ok(());
+    }
+    notes(source, left_out);
+    Err(Failure::input(format!("{}: no records: it has neither a span nor an instant", args.file.display())))
 }
 
 fn viewer(args: &Args, write: Writer) -> Outcome {
     let mut source = args.reading.open(&args.file)?;
-    let out = &args.out;
-    let to_stdout = out.as_os_str() == "-";
-    let mut sink: Box<dyn Write> = if to_stdout {
-        Box::new(BufWriter::new(std::io::stdout().lock()))
-    } else {
-        let create = File::create(out).map_err(|e| Failure::input(format!("{}: {e}", out.display())))?;
-        Box::new(BufWriter::with_capacity(1 << 20, create))
-    };
-    let counts = match write(source.as_mut(), &mut sink) {
-        Err(TraceError::Io { source, .. }) if to_stdout && source.kind() == ErrorKind::BrokenPipe => {
-            return Ok(ExitCode::SUCCESS);
+    let counts = if args.out.as_os_str() == "-" {
+        match write(source.as_mut(), &mut BufWriter::new(std::io::stdout().lock())) {
+            Err(TraceError::Io { source, .. }) if source.kind() == ErrorKind::BrokenPipe => {
+                return Ok(ExitCode::SUCCESS);
+            }
+            counts => counts.map_err(failure)?,
         }
-        counts => counts.map_err(failure)?,
+    } else {
+        let mut file = Whole::create(&args.out)?;
+        let counts = write(source.as_mut(), &mut file).map_err(failure)?;
+        something(args, source.as_ref(), counts.left_out, counts.slices + counts.instants)?;
+        file.finish()?;
+        counts
     };
-    drop(sink);
-    notes(source.as_ref());
-    if to_stdout {
+    notes(source.as_ref(), counts.left_out);
+    if args.out.as_os_str() == "-" {
         return Ok(ExitCode::SUCCESS);
     }
-    let ExportCounts { tracks, slices, instants, flows, counters } = counts;
+    let ExportCounts { tracks, slices, instants, flows, counters, left_out } = counts;
     let counts = [
         ("tracks", tracks),
         ("slices", slices),
         ("instants", instants),
         ("flows", flows),
         ("counters", counters),
+        ("orphan_begins", left_out.orphan_begins),
+        ("orphan_ends", left_out.orphan_ends),
     ];
     counted(args, &counts)
 }
@@ -117,7 +134,9 @@ fn drawing(args: &Args) -> Outcome {
     if args.out.as_os_str() == "-" {
         return emit(&drawing);
     }
-    std::fs::write(&args.out, drawing).map_err(|e| Failure::input(format!("{}: {e}", args.out.display())))?;
+    let mut file = Whole::create(&args.out)?;
+    file.write_all(drawing.as_bytes()).map_err(|e| Failure::input(format!("{}: {e}", args.out.display())))?;
+    file.finish()?;
     let timeline = outcome.timeline.as_ref();
     let count = |of: &dyn Fn(&kbt_trace::outcome::Timeline) -> usize| timeline.map_or(0, of) as u64;
     let counts = [
@@ -152,16 +171,19 @@ fn parquet(args: &Args) -> Outcome {
     // Closing the pipe is what ends kbt-frame, whether or not all rows went into it.
     drop(pipe);
     let status = child.wait().map_err(start)?;
-    let rows = match written {
+    let written = match written {
         // kbt-frame has said why.
-        Err(TraceError::Io { source, .. }) if source.kind() == ErrorKind::BrokenPipe => 0,
+        Err(TraceError::Io { source, .. }) if source.kind() == ErrorKind::BrokenPipe => RowCounts::default(),
         written => written.map_err(failure)?,
     };
     if !status.success() {
         return Err(Failure::input(format!("{} trace: {status}", frame.display())));
     }
-    notes(source.as_ref());
-    counted(args, &[("rows", rows)])
+    let RowCounts { rows, left_out } = written;
+    something(args, source.as_ref(), left_out, rows)?;
+    notes(source.as_ref(), left_out);
+    let LeftOut { orphan_begins, orphan_ends } = left_out;
+    counted(args, &[("rows", rows), ("orphan_begins", orphan_begins), ("orphan_ends", orphan_ends)])
 }
 
 /// The kbt-frame beside this program.

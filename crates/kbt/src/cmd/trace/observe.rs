@@ -1,5 +1,6 @@
 //! `kbt trace observe`: a target at every trace level in turn, and what the looking costs.
 
+use super::whole::Whole;
 use super::{failure, options};
 use crate::output::{Failure, Format, Outcome, print};
 use kbt_evidence::{Figure, Unit};
@@ -8,7 +9,7 @@ use kbt_trace::observe::{DEFAULT_LIMIT_PERCENT, ObserverReport, alternate};
 use kbt_trace::outcome::TraceOutcome;
 use kbt_trace::{AnalyseOptions, CleanRun, Input, Level, ReadOptions, analyse};
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -23,7 +24,7 @@ pub(super) struct Args {
     /// The cost of coarse tracing above which the trace's absolute numbers are refused.
     #[arg(long, default_value_t = DEFAULT_LIMIT_PERCENT)]
     limit_percent: f64,
-    /// Where the coarse trace is kept; it is deleted where absent.
+    /// Where the coarse trace is kept once every run has succeeded; without it the trace is deleted.
     #[arg(long)]
     trace_out: Option<PathBuf>,
     /// The role whose steps are set beside the clean kernel's time.
@@ -60,13 +61,20 @@ pub(super) fn run(args: Args) -> Outcome {
     ];
     let levels: Vec<_> =
         all.into_iter().filter(|(level, l)| *level == Level::Off || known.levels.contains_key(l)).collect();
+    let formats = Input::ALL.map(Input::as_str).join(", ");
+    let input = Input::named(&known.format).ok_or_else(|| {
+        Failure::input(format!("{}: trace.format {}: accepted: {formats}", target.name, known.format))
+    })?;
+    if !(limit_percent.is_finite() && limit_percent >= 0.0) {
+        let found = format!("--limit-percent {limit_percent}");
+        return Err(Failure::input(format!("{found}: accepted: a number of percent, at least 0")));
+    }
     if !levels.iter().any(|(level, _)| *level == Level::Coarse) {
         return Err(Failure::Refused(format!("{} has no trace level coarse", target.name)));
     }
     let scratch = std::env::temp_dir().join(format!("kbt-trace-observe-{}", std::process::id()));
     std::fs::create_dir_all(&scratch).map_err(|e| Failure::input(format!("{}: {e}", scratch.display())))?;
-    let coarse = trace_out.unwrap_or_else(|| scratch.join("coarse.trace"));
-    let input = Input::ALL.into_iter().find(|i| i.as_str() == known.format).unwrap_or_default();
+    let coarse = scratch.join("coarse.trace");
     let launcher = ProcessLauncher::new(&target);
     let mut clean_report = None;
     let samples =
@@ -107,6 +115,10 @@ pub(super) fn run(args: Args) -> Outcome {
         let reading = ReadOptions { input, clock_mhz: clock, ..ReadOptions::default() };
         let file = File::open(&coarse)
             .map_err(|e| Failure::input(format!("{}: {e}; the target wrote no trace", coarse.display())))?;
+        if let Some(kept) = &trace_out {
+            keep(&coarse, kept)?;
+        }
+        let coarse = trace_out.as_ref().unwrap_or(&coarse);
         let mut source =
             kbt_trace::open(Box::new(std::io::BufReader::new(file)), &coarse.display().to_string(), &reading)
                 .map_err(failure)?;
@@ -114,7 +126,7 @@ pub(super) fn run(args: Args) -> Outcome {
             provenance: Some(provenance),
             observer: Some(observer),
             clean,
-            ..options(&coarse)
+            ..options(coarse)
         };
         analyse(source.as_mut(), &more).map_err(failure)
     });
@@ -127,4 +139,12 @@ pub(super) fn run(args: Args) -> Outcome {
     } else {
         Err(Failure::Refused(outcome.absolute.reason().into()))
     }
+}
+
+/// Copies the trace to where it is kept; what was there stays until the copy is whole.
+fn keep(trace: &Path, kept: &Path) -> Result<(), Failure> {
+    let mut out = Whole::create(kept)?;
+    let copied = File::open(trace).and_then(|mut file| std::io::copy(&mut file, &mut out));
+    copied.map_err(|e| Failure::input(format!("{}: {e}", kept.display())))?;
+    out.finish()
 }
