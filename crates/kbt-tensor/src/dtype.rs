@@ -143,6 +143,7 @@ impl Dtype {
 
     /// Appends the values of whole elements to `out`, in order. Every value of every type but `i64` and `u64`
     /// is an f64 exactly; those two round to nearest beyond 2^53. A trailing partial element is left alone.
+    #[inline(always)]
     pub fn decode_f64(self, bytes: &[u8], out: &mut Vec<f64>) {
         macro_rules! each {
             ($n:literal, $from:expr) => {
@@ -226,6 +227,7 @@ impl FromStr for Dtype {
 const E2M1: [f32; 16] =
     [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0];
 
+#[inline(always)]
 pub(crate) const fn bf16_to_f32(bits: u16) -> f32 {
     f32::from_bits((bits as u32) << 16)
 }
@@ -241,6 +243,7 @@ pub(crate) const fn f32_to_bf16(value: f32) -> u16 {
 }
 
 /// Without branches, so that a loop over it becomes vector code.
+#[inline(always)]
 pub(crate) fn f16_to_f32(bits: u16) -> f32 {
     let sign = u32::from(bits >> 15) << 31;
     let magnitude = u32::from(bits & 0x7fff);
@@ -274,6 +277,7 @@ pub(crate) fn f32_to_f16(value: f32) -> u16 {
     sign | rounded as u16
 }
 
+#[inline(always)]
 fn e4m3_to_f32(code: u8) -> f32 {
     let magnitude = match code & 0x7f {
         0x7f => f32::NAN,
@@ -284,6 +288,7 @@ fn e4m3_to_f32(code: u8) -> f32 {
     if code & 0x80 == 0 { magnitude } else { -magnitude }
 }
 
+#[inline(always)]
 const fn e8m0_to_f32(code: u8) -> f32 {
     match code {
         0xff => f32::NAN,

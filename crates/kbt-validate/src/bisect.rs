@@ -5,6 +5,7 @@
 //! them differs: the guilty one then shows itself after about 1/rate runs of its own, and no innocent one is
 //! ever chosen. Only where all subsets stay clean for as many runs as the rate demands is the step refined; for
 //! twice as many where their union was seen to differ, because then one of them is guilty unless they act together.
+//! A subset's clean runs of earlier steps count: those of another step were runs of the same setting.
 //! The unchanged baseline is run against itself before anything is blamed.
 
 use crate::flake::{FlakePlan, FlakeResult, flake};
@@ -78,6 +79,9 @@ pub struct BisectStep {
     pub subsets: Vec<Vec<String>>,
     /// Runs made in this step.
     pub runs_count: u32,
+    /// How many of them each of the subsets had.
+    #[serde(default)]
+    pub runs_by_subset: Vec<u32>,
     /// The subset that differed, by its place above, and what was seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub differed: Option<(String, String)>,
@@ -164,7 +168,16 @@ pub fn bisect(
         references.insert(set, output);
     }
     let baseline = flake(runner, &base_plan, &references, provenance.clone());
-    let mut search = Search { runner, knobs, plan, references, clean, runs: 0, steps: Vec::new() };
+    let mut search = Search {
+        runner,
+        knobs,
+        plan,
+        references,
+        clean,
+        runs: 0,
+        steps: Vec::new(),
+        clean_runs: BTreeMap::new(),
+    };
     let finding = if baseline.passed() { search.minimise() } else { BisectFinding::BaselineFlaky };
     Ok(BisectResult {
         schema: crate::SCHEMA.to_owned(),
@@ -205,6 +218,8 @@ struct Search<'a> {
     clean: u32,
     runs: u32,
     steps: Vec<BisectStep>,
+    /// Runs without a difference, by the knobs that were changed.
+    clean_runs: BTreeMap<Vec<usize>, u32>,
 }
 
 impl Search<'_> {
@@ -251,32 +266,45 @@ impl Search<'_> {
         indices.iter().map(|&i| self.knobs[i].name.clone()).collect()
     }
 
-    /// Runs the candidates in turns until one differs or all have been clean for long enough.
+    /// Runs the candidates in turns until one differs or all have been clean for so many runs, earlier ones included.
     fn try_in_turns(&mut self, candidates: &[Vec<usize>], rounds: u32) -> Tried {
         let mut step = BisectStep {
             subsets: candidates.iter().map(|c| self.names(c)).collect(),
             runs_count: 0,
+            runs_by_subset: vec![0; candidates.len()],
             differed: None,
         };
         let mut own: Vec<BTreeMap<u32, RunOutput>> = vec![BTreeMap::new(); candidates.len()];
+        if self.plan.against == Against::Itself {
+            // Without the outputs that they were held against, earlier runs do not count.
+            self.clean_runs.clear();
+        }
         let mut result = Tried::Clean;
-        'rounds: for round in 0..rounds {
-            let set = round % self.plan.sets.max(1);
+        'rounds: for _ in 0..rounds {
             for (place, candidate) in candidates.iter().enumerate() {
+                let clean = self.clean_runs.get(candidate).copied().unwrap_or(0);
+                if clean >= rounds {
+                    continue;
+                }
                 if self.runs >= self.plan.max_runs {
                     result = Tried::Budget;
                     break 'rounds;
                 }
                 self.runs += 1;
                 step.runs_count += 1;
+                step.runs_by_subset[place] += 1;
+                let set = clean % self.plan.sets.max(1);
                 if let Some(what) = self.differs(candidate, set, &mut own[place]) {
                     step.differed = Some((step.subsets[place].join(" "), what));
                     result = Tried::Differs(place);
                     break 'rounds;
                 }
+                self.clean_runs.insert(candidate.clone(), clean + 1);
             }
         }
-        self.steps.push(step);
+        if step.runs_count > 0 || matches!(result, Tried::Budget) {
+            self.steps.push(step);
+        }
         result
     }
 
@@ -336,106 +364,4 @@ impl BisectResult {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::rng::Rng;
-    use crate::runner::RunFailure;
-    use std::cell::RefCell;
-
-    /// A command whose output is wrong once in `one_in` runs while every culprit is changed.
-    struct Faulty {
-        culprits: Vec<&'static str>,
-        one_in: u64,
-        rng: RefCell<Rng>,
-        base_fault: bool,
-    }
-
-    impl Runner for Faulty {
-        fn run(&self, env: &[(String, String)], set: u32) -> Result<RunOutput, RunFailure> {
-            let changed = |name: &&str| env.iter().any(|(n, v)| n == name && v == "1");
-            let armed = self.base_fault || (!self.culprits.is_empty() && self.culprits.iter().all(changed));
-            let fault = armed && self.rng.borrow_mut().below(self.one_in) == 0;
-            Ok(RunOutput::Bytes(vec![if fault { 255 } else { set as u8 }]))
-        }
-    }
-
-    const NAMES: [&str; 6] = ["A", "B", "C", "D", "E", "F"];
-
-    fn run(culprits: &[&'static str], one_in: u64, seed: u64, plan: &BisectPlan) -> BisectResult {
-        let knob = |name: &str| Knob { name: name.to_owned(), base: "0".to_owned(), changed: "1".to_owned() };
-        let rng = RefCell::new(Rng::new(seed));
-        let runner = Faulty { culprits: culprits.to_vec(), one_in, rng, base_fault: false };
-        let provenance = Provenance::assumed("simulated");
-        bisect(&runner, &NAMES.map(knob), plan, provenance).unwrap()
-    }
-
-    #[test]
-    fn the_right_knob_of_six_is_named_for_a_fault_of_one_in_twenty() {
-        let trials = 1000;
-        let mut right = 0;
-        let mut total = 0;
-        for seed in 0..trials {
-            let culprit = NAMES[seed as usize % 6];
-            let result = run(&[culprit], 20, seed, &BisectPlan::default());
-            assert!(result.runs_count <= 300);
-            total += result.runs_count;
-            match &result.finding {
-                BisectFinding::Knobs(names) => {
-                    assert!(
-                        names.contains(&culprit.to_owned()),
-                        "a knob is never blamed for what it did not do"
-                    );
-                    right += u32::from(names.len() == 1);
-                }
-                BisectFinding::Unfinished(names) => assert!(names.contains(&culprit.to_owned())),
-                BisectFinding::Clean => {}
-                BisectFinding::BaselineFlaky => panic!("the baseline is steady here"),
-            }
-        }
-        assert!(right >= 950, "{right} of {trials} trials, {total} runs");
-    }
-
-    #[test]
-    fn a_fault_in_every_run_is_found_at_once_and_pairs_stay_together() {
-        let one = run(&["E"], 1, 1, &BisectPlan::default());
-        assert_eq!(one.finding, BisectFinding::Knobs(vec!["E".to_owned()]));
-        assert!(one.runs_count < 10);
-        let plan = BisectPlan { max_runs: 5000, ..BisectPlan::default() };
-        let pair = run(&["A", "F"], 2, 1, &plan);
-        assert_eq!(pair.finding, BisectFinding::Knobs(vec!["A".to_owned(), "F".to_owned()]));
-    }
-
-    #[test]
-    fn nothing_to_blame_and_an_ended_budget_are_said() {
-        let none = run(&[], 1, 1, &BisectPlan::default());
-        assert_eq!((none.finding, none.runs_count), (BisectFinding::Clean, 3 * 59));
-        let short = BisectPlan { max_runs: 4, ..BisectPlan::default() };
-        let BisectFinding::Unfinished(names) = run(&["E"], 1_000_000, 1, &short).finding else { panic!() };
-        assert_eq!(names, NAMES);
-    }
-
-    #[test]
-    fn a_baseline_that_is_not_steady_stops_the_search() {
-        let rng = RefCell::new(Rng::new(7));
-        let runner = Faulty { culprits: vec![], one_in: 5, rng, base_fault: true };
-        let knob = Knob { name: "A".to_owned(), base: "0".to_owned(), changed: "1".to_owned() };
-        let provenance = Provenance::assumed("simulated");
-        let plan = BisectPlan::default();
-        let result = bisect(&runner, std::slice::from_ref(&knob), &plan, provenance.clone()).unwrap();
-        assert_eq!((&result.finding, result.runs_count), (&BisectFinding::BaselineFlaky, 0));
-        assert!(result.statement().contains("baseline itself is not steady"));
-        let twice = bisect(&runner, &[knob.clone(), knob], &plan, provenance.clone());
-        assert_eq!(twice.unwrap_err(), BisectError::Twice("A".to_owned()));
-        assert_eq!(bisect(&runner, &[], &plan, provenance).unwrap_err(), BisectError::NoKnobs);
-    }
-
-    #[test]
-    fn one_knob_alone_is_tried_alone() {
-        let rng = RefCell::new(Rng::new(7));
-        let runner = Faulty { culprits: vec!["A"], one_in: 1, rng, base_fault: false };
-        let knob = Knob { name: "A".to_owned(), base: "0".to_owned(), changed: "1".to_owned() };
-        let result =
-            bisect(&runner, &[knob], &BisectPlan::default(), Provenance::assumed("simulated")).unwrap();
-        assert_eq!((result.finding, result.runs_count), (BisectFinding::Knobs(vec!["A".to_owned()]), 1));
-    }
-}
+mod tests;

@@ -15,6 +15,7 @@ pub mod reference;
 mod render;
 mod rng;
 pub mod runner;
+mod simd;
 pub mod stats;
 
 /// The schema of this crate's outcome files.

@@ -1,5 +1,5 @@
 //! The kbt command-line tool. It reads arguments, calls the step crates and prints; it holds no analysis.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool prints")]
+#![allow(clippy::print_stdout, reason = "a command-line tool prints")]
 
 mod cmd;
 mod output;

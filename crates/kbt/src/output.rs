@@ -7,6 +7,24 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+/// A line on standard error. Where nobody reads that any more (`kbt … 2>&1 | head`), the command goes on.
+macro_rules! tell {
+    ($($line:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($line)*);
+    }};
+}
+pub(crate) use tell;
+
+/// The same without an end of line: progress that the next line overwrites.
+macro_rules! show {
+    ($($line:tt)*) => {{
+        use std::io::Write as _;
+        let _ = write!(std::io::stderr(), $($line)*);
+    }};
+}
+pub(crate) use show;
+
 /// How results are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub(crate) enum Format {
@@ -39,11 +57,11 @@ impl Failure {
         match self {
             Self::Gate => ExitCode::from(1),
             Self::Input(error) => {
-                eprintln!("kbt: {}", visible(&causes(&error)));
+                tell!("kbt: {}", visible(&causes(&error)));
                 ExitCode::from(2)
             }
             Self::Refused(reason) => {
-                eprintln!("kbt: refused: {}", visible(&reason));
+                tell!("kbt: refused: {}", visible(&reason));
                 ExitCode::from(3)
             }
         }

@@ -36,3 +36,15 @@ fn a_probe_that_no_memory_holds_is_refused() {
     assert_eq!(code, Some(2), "{err}");
     assert!(err.contains("2^28 elements"), "{err}");
 }
+
+#[test]
+fn a_reader_of_standard_error_that_is_gone_changes_no_exit_code() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = Command::new(env!("CARGO_BIN_EXE_kbt"))
+        .args(["sass", "metrics", "no-such-listing.sass"])
+        .stderr(writer)
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(2));
+}

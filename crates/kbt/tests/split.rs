@@ -99,6 +99,28 @@ fn a_sweep_leaves_its_tables_and_is_set_beside_another() {
 }
 
 #[test]
+fn an_output_that_cannot_be_read_is_its_settings_own_and_nobody_need_listen() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    fake(dir, "3");
+    let script = std::fs::read_to_string(dir.join("run.sh")).unwrap();
+    let damaged = "[ $NUM = 1 ] && [ -n \"$KBT_OUT\" ] && head -c 70 o.npy.safetensors >$KBT_OUT\nt=100";
+    std::fs::write(dir.join("run.sh"), script.replace("t=100", damaged)).unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kbt"));
+    command.current_dir(dir).args(["split", "sweep", "fake.yaml", "--out", "a", "--format", "json"]);
+    let output = command.stdin(Stdio::null()).stderr(writer).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "progress that nobody reads is no failure");
+    let outcome = json(&String::from_utf8(output.stdout).unwrap());
+    let points = outcome["points"].as_array().unwrap();
+    let point = points.iter().find(|p| p["setting"] == serde_json::json!({"NUM": "1", "CHUNKS": "4"}));
+    let status = &point.unwrap()["status"];
+    assert_eq!(status["kind"], "wrong", "{status}");
+    assert!(status.to_string().contains("data_offsets"), "{status}");
+}
+
+#[test]
 fn the_model_reads_a_recorded_trace_and_is_scored_against_the_recorded_sweep() {
     let dir = tempfile::tempdir().unwrap();
     let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/recordings/h200-sxm/bf16");
@@ -139,6 +161,17 @@ fn an_engine_that_is_not_there_and_options_of_another_are_bad_usage() {
     let (code, _, err) =
         run(dir.path(), &["sweep", "fake.yaml", "--out", "a", "--engine", "slurm", "--gpus", "0,1"]);
     assert!(code == Some(2) && err.contains("--gpus"), "{err}");
+    for (more, says) in [
+        (["--gpus", "0,0"], "`0`: accepted: each GPU once"),
+        (["--gpus", "0,"], "``: accepted: each GPU once"),
+        (["--sbatch", "--gpus=1"], "--sbatch is for the engine slurm"),
+        (["--reference", "none.safetensors"], "none.safetensors: No such file"),
+        (["--reference", "run.sh"], "run.sh: not recognised as safetensors"),
+    ] {
+        let args = [&["sweep", "fake.yaml", "--out", "a"][..], &more].concat();
+        let (code, _, err) = run(dir.path(), &args);
+        assert!(code == Some(2) && err.contains(says), "{more:?}: {err}");
+    }
     for budget in ["--budget=nan", "--budget=-1", "--budget=inf"] {
         let (code, _, err) = run(dir.path(), &["sweep", "fake.yaml", "--out", "a", budget]);
         assert!(code == Some(2) && err.contains("accepted: seconds, 0 or more"), "{err}");

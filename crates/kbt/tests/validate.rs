@@ -55,6 +55,8 @@ fn a_comparison_says_by_its_exit_code_whether_it_passed_failed_or_would_mislead(
         assert_eq!(exit, Some(code), "{args:?}: {out}{err}");
         assert!(format!("{out}{err}").contains(says), "{args:?}: {out}{err}");
     }
+    let (code, _, err) = validate(folder.path(), &["compare", "-", "-"]);
+    assert!(code == Some(2) && err.contains("standard input (-) holds one file"), "{err}");
 }
 
 #[test]

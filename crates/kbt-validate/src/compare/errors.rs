@@ -1,6 +1,7 @@
 //! The error of an output against its reference: largest, mean, relative RMS, and the worst row.
 
 use super::unravel;
+use crate::simd::{Kernel, Level};
 use serde::{Deserialize, Serialize};
 use std::array;
 
@@ -33,6 +34,7 @@ pub struct ErrorStats {
 /// Sums as the chunks come by.
 #[derive(Debug, Default)]
 pub(crate) struct ErrorSum {
+    level: Level,
     row_length: usize,
     /// Elements before the next one, from the start of what is pushed in all.
     at: usize,
@@ -65,23 +67,14 @@ enum FirstRow {
 
 /// Sums side by side.
 const LANES: usize = 8;
-/// Elements whose errors are kept at a time.
-const BLOCK: usize = 256;
 
-/// Puts each element to its lane, one quantity at a time: that becomes vector code.
-#[inline]
-fn add_lanes(lanes: &mut [f64; LANES], from: &[f64], put: impl Fn(f64, f64) -> f64) {
-    let (whole, rest) = from.as_chunks::<LANES>();
-    let mut sums = *lanes;
-    for eight in whole {
-        sums = array::from_fn(|lane| put(sums[lane], eight[lane]));
-    }
-    sums.iter_mut().zip(rest).for_each(|(sum, last)| *sum = put(*sum, *last));
-    *lanes = sums;
+#[inline(always)]
+fn larger(a: f64, b: f64) -> f64 {
+    if b > a { b } else { a }
 }
 
 /// The lanes put together: the halves first, as vectors are.
-#[inline]
+#[inline(always)]
 fn across([a, b, c, d, e, f, g, h]: [f64; LANES], put: impl Fn(f64, f64) -> f64) -> f64 {
     put(put(put(a, e), put(c, g)), put(put(b, f), put(d, h)))
 }
@@ -97,27 +90,58 @@ struct Run {
 
 impl Run {
     /// `None` where an element is not finite or a square is not. Sums in lanes, which become vector code.
+    #[inline(always)]
     fn of(values: &[f64], reference: &[f64]) -> Option<Self> {
-        let larger = |a: f64, b: f64| if b > a { b } else { a };
         let [mut abs, mut squares, mut reference_squares, mut max] = [[0.0; LANES]; 4];
-        for (values, reference) in values.chunks(BLOCK).zip(reference.chunks(BLOCK)) {
-            let mut errors = [0.0; BLOCK];
-            let pairs = values.iter().zip(reference);
-            errors.iter_mut().zip(pairs).for_each(|(error, (value, right))| *error = (value - right).abs());
-            let errors = &errors[..values.len()];
-            add_lanes(&mut abs, errors, |sum, error| sum + error);
-            add_lanes(&mut squares, errors, |sum, error| sum + error * error);
-            add_lanes(&mut reference_squares, reference, |sum, right| sum + right * right);
-            add_lanes(&mut max, errors, larger);
-        }
-        let sum = Self {
-            abs: across(abs, |a, b| a + b),
-            squares: across(squares, |a, b| a + b),
-            reference_squares: across(reference_squares, |a, b| a + b),
-            max: across(max, larger),
+        let mut add = |values: &[f64; LANES], reference: &[f64; LANES]| {
+            let error: [f64; LANES] = array::from_fn(|lane| (values[lane] - reference[lane]).abs());
+            abs = array::from_fn(|lane| abs[lane] + error[lane]);
+            squares = array::from_fn(|lane| squares[lane] + error[lane] * error[lane]);
+            reference_squares =
+                array::from_fn(|lane| reference_squares[lane] + reference[lane] * reference[lane]);
+            max = array::from_fn(|lane| larger(max[lane], error[lane]));
         };
+        let (whole, rest) = values.as_chunks::<LANES>();
+        let (right, right_rest) = reference.as_chunks::<LANES>();
+        whole.iter().zip(right).for_each(|(values, right)| add(values, right));
+        if !rest.is_empty() {
+            // Zeros beside zeros add nothing.
+            let padded = |rest: &[f64]| array::from_fn(|lane| rest.get(lane).copied().unwrap_or(0.0));
+            add(&padded(rest), &padded(right_rest));
+        }
+        let sum = Self::across(&abs, &squares, &reference_squares, &max);
         // NaN and infinity on either side end in these sums.
         (sum.abs.is_finite() && sum.squares.is_finite() && sum.reference_squares.is_finite()).then_some(sum)
+    }
+
+    /// The lanes put together. Not inlined: what is done across lanes would decide how the loop over them is laid out.
+    #[inline(never)]
+    fn across(
+        abs: &[f64; LANES],
+        squares: &[f64; LANES],
+        reference_squares: &[f64; LANES],
+        max: &[f64; LANES],
+    ) -> Self {
+        Self {
+            abs: across(*abs, |a, b| a + b),
+            squares: across(*squares, |a, b| a + b),
+            reference_squares: across(*reference_squares, |a, b| a + b),
+            max: across(*max, larger),
+        }
+    }
+}
+
+/// One push as a loop for the widest vectors.
+struct Push<'a> {
+    sum: &'a mut ErrorSum,
+    values: &'a [f64],
+    reference: &'a [f64],
+}
+
+impl Kernel for Push<'_> {
+    #[inline(always)]
+    fn run(self) {
+        self.sum.push_inlined(self.values, self.reference);
     }
 }
 
@@ -126,11 +150,16 @@ impl ErrorSum {
     pub(crate) fn new(row_length: usize, at: usize) -> Self {
         let row_length = row_length.max(1);
         let first_row = if at.is_multiple_of(row_length) { FirstRow::Whole } else { FirstRow::UnderWay };
-        Self { row_length, at, first_row, ..Self::default() }
+        Self { level: Level::widest(), row_length, at, first_row, ..Self::default() }
     }
 
     /// The next values and the reference's values at the same places.
-    pub(crate) fn push(&mut self, mut values: &[f64], mut reference: &[f64]) {
+    pub(crate) fn push(&mut self, values: &[f64], reference: &[f64]) {
+        self.level.run(Push { sum: self, values, reference });
+    }
+
+    #[inline(always)]
+    fn push_inlined(&mut self, mut values: &[f64], mut reference: &[f64]) {
         // Sums of a part of a row are added to the whole once, which keeps rounding small over billions of elements.
         while !values.is_empty() {
             let length = (self.row_length - self.at % self.row_length).min(values.len()).min(reference.len());
@@ -164,6 +193,7 @@ impl ErrorSum {
     }
 
     /// Elements among which some are not finite.
+    #[cold]
     fn one_by_one(&mut self, values: &[f64], reference: &[f64]) {
         let mut run = Run::default();
         for (index, (value, right)) in values.iter().zip(reference).enumerate() {
@@ -305,64 +335,4 @@ impl Constant {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn stats(shape: &[usize], values: &[f64], reference: &[f64]) -> ErrorStats {
-        let mut sum = ErrorSum::new(shape.last().copied().unwrap_or(1), 0);
-        // Chunks that cut through rows.
-        for (v, r) in values.chunks(3).zip(reference.chunks(3)) {
-            sum.push(v, r);
-        }
-        sum.finish(shape, None)
-    }
-
-    #[test]
-    fn errors_are_those_worked_by_hand() {
-        let s = stats(&[2, 2], &[1.0, 2.5, 3.0, 1.0], &[1.0, 2.0, 3.0, 4.0]);
-        assert_eq!((s.max_abs_error, s.mean_abs_error), (3.0, 3.5 / 4.0));
-        assert_eq!((s.max_index, s.worst_row_index), (vec![1, 1], vec![1]));
-        assert_eq!(s.relative_rms_error, Some((9.25f64 / 30.0).sqrt()));
-        assert_eq!(s.worst_row_relative_rms_error, Some((4.5f64 / 7.5).sqrt()));
-        assert_eq!(s.misplaced_count, 0);
-    }
-
-    #[test]
-    fn specials_must_be_in_place() {
-        let (inf, nan) = (f64::INFINITY, f64::NAN);
-        let s = stats(&[4], &[inf, nan, -inf, 1.0], &[inf, nan, inf, nan]);
-        assert_eq!((s.misplaced_count, s.first_misplaced_index), (2, Some(vec![2])));
-        assert_eq!(s.relative_rms_error, None, "no finite reference");
-        let s = stats(&[], &[2.0], &[1.0]);
-        assert_eq!((s.max_abs_error, s.max_index, s.worst_row_index), (1.0, vec![], vec![]));
-    }
-
-    #[test]
-    fn sampled_rows_are_named_by_their_place_in_the_whole() {
-        let mut sum = ErrorSum::new(2, 0);
-        sum.push(&[1.0, 2.0, 3.0, 5.0], &[1.0, 2.0, 3.0, 4.0]);
-        let s = sum.finish(&[2, 3, 2], Some(&[0, 4]));
-        assert_eq!((s.max_index, s.worst_row_index), (vec![1, 1, 1], vec![1, 1]));
-        let mut sum = ErrorSum::new(1, 0);
-        sum.push(&[1.0, 2.0], &[1.0, 4.0]);
-        let s = sum.finish(&[2, 3], Some(&[0, 4]));
-        assert_eq!((s.max_index, s.worst_row_index), (vec![1, 1], vec![1, 1]), "one value a row");
-    }
-
-    #[test]
-    fn a_constant_is_seen_across_chunks_and_a_lone_element_is_none() {
-        for (values, constant) in [
-            (vec![2.0; 5], Some(2.0)),
-            (vec![2.0, 2.0, 2.0, 2.0, 3.0], None),
-            (vec![0.0], None),
-            (vec![], None),
-        ] {
-            let mut c = Constant::default();
-            values.chunks(2).for_each(|chunk| c.push(chunk));
-            assert_eq!(c.value(), constant, "{values:?}");
-        }
-        let mut c = Constant::default();
-        c.push(&[f64::NAN, f64::NAN]);
-        assert!(c.value().unwrap().is_nan());
-    }
-}
+mod tests;

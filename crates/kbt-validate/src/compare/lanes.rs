@@ -2,6 +2,7 @@
 
 use super::ties::is_code;
 use super::{CompareError, Sides, Tensors};
+use crate::simd::{Kernel, Level};
 use kbt_tensor::{Dtype, TensorInfo};
 use std::io::{BufReader, Read};
 use std::ops::Range;
@@ -80,7 +81,14 @@ impl<'a> Place<'a> {
     pub(super) fn open(&self, at: usize) -> Result<Lane<'a>, CompareError> {
         let byte = self.dtype.bytes_for(at).unwrap_or(usize::MAX) as u64;
         let data = BufReader::with_capacity(READ_AHEAD, self.side.stream_from(&self.name, byte)?);
-        Ok(Lane { name: self.name.clone(), dtype: self.dtype, data, bytes: Vec::new(), values: Vec::new() })
+        Ok(Lane {
+            name: self.name.clone(),
+            dtype: self.dtype,
+            data,
+            bytes: Vec::new(),
+            values: Vec::new(),
+            level: Level::widest(),
+        })
     }
 }
 
@@ -91,6 +99,21 @@ pub(super) struct Lane<'a> {
     data: BufReader<Box<dyn Read + Send + 'a>>,
     pub(super) bytes: Vec<u8>,
     pub(super) values: Vec<f64>,
+    level: Level,
+}
+
+/// The decoding of a chunk as a loop for the widest vectors.
+struct Decode<'a> {
+    dtype: Dtype,
+    bytes: &'a [u8],
+    values: &'a mut Vec<f64>,
+}
+
+impl Kernel for Decode<'_> {
+    #[inline(always)]
+    fn run(self) {
+        self.dtype.decode_f64(self.bytes, self.values);
+    }
 }
 
 impl Lane<'_> {
@@ -105,7 +128,7 @@ impl Lane<'_> {
     /// Decodes them.
     pub(super) fn decode(&mut self) {
         self.values.clear();
-        self.dtype.decode_f64(&self.bytes, &mut self.values);
+        self.level.run(Decode { dtype: self.dtype, bytes: &self.bytes, values: &mut self.values });
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     // What was written must read.
     let made = recording::Recording::load(&into)?;
-    eprintln!(
+    crate::output::tell!(
         "kbt: recording of {}: {}; use it with --device {}",
         made.meta.device,
         made.keys().join(", "),

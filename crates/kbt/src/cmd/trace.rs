@@ -147,7 +147,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             let mut diff = diff(&left, &right);
             diff.judge(&gate)?;
             print(format, &diff, |diff| diff.render_text())?;
-            diff.violations.iter().for_each(|violation| eprintln!("kbt: {violation}"));
+            diff.violations.iter().for_each(|violation| crate::output::tell!("kbt: {violation}"));
             if diff.violations.is_empty() { Ok(ExitCode::SUCCESS) } else { Err(Failure::Gate) }
         }
         Command::Observe(args) => observe::run(args),

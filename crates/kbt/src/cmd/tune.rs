@@ -72,7 +72,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     let mut run = open(&args, &spec, &what)?;
     let path = run.path().to_owned();
-    eprintln!("kbt: {what} on {}, into {}", backend.describe(), path.display());
+    crate::output::tell!("kbt: {what} on {}, into {}", backend.describe(), path.display());
 
     if let (Some(file), Backend::Live(_)) = (&args.rates, &backend) {
         // A live run measures what its directory does not hold.
@@ -80,7 +80,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         run.write(PROFILE_FILE, profile.to_yaml()?.as_bytes())?;
     }
 
-    let mut progress = |text: &str| eprintln!("kbt: {text}");
+    let mut progress = |text: &str| crate::output::tell!("kbt: {text}");
     let tools = Toolchain::find().ok();
     let board = match (target, args.pv_mode, &args.target) {
         (Some(target), _, Some(file)) => {
@@ -101,7 +101,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let written = kbt_report::write(&path)?;
     run.finish()?;
     crate::output::emit(&summary.render_text())?;
-    eprintln!("kbt: report {}", link(&written.html));
+    crate::output::tell!("kbt: report {}", link(&written.html));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -2,7 +2,7 @@
 
 mod process;
 
-use crate::output::{Failure, Format, Outcome, emit, print, read_input};
+use crate::output::{Failure, Format, Outcome, emit, print, read_input, tell};
 use kbt_evidence::Provenance;
 use kbt_tensor::{Dtype, ReadOptions, Tensor, TensorFile};
 use kbt_validate::bisect::{Against, BisectFinding, BisectPlan, Knob, bisect};
@@ -224,11 +224,15 @@ fn run_compare(args: &CompareArgs) -> Outcome {
     for text in &args.dtype {
         options = options.with_dtype(text)?;
     }
+    let files = [Some(&args.saved), Some(&args.variant), args.reference.as_ref(), args.baseline.as_ref()];
+    if files.into_iter().flatten().filter(|file| file.as_os_str() == "-").count() > 1 {
+        return Err(Failure::input("standard input (-) holds one file; give the others by name"));
+    }
     let mut names = Vec::new();
     let mut open = |path: &Path| -> Result<TensorFile, Failure> {
         let file = open_tensors(path, &options)?;
         names.extend(file.infos().map(|i| i.name.clone()));
-        file.notes().iter().for_each(|note| eprintln!("kbt: {}: {note}", path.display()));
+        file.notes().iter().for_each(|note| tell!("kbt: {}: {note}", path.display()));
         Ok(file)
     };
     let (saved, variant) = (open(&args.saved)?, open(&args.variant)?);

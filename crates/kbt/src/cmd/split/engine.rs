@@ -1,7 +1,7 @@
 //! `kbt split sweep --engine slurm`.
 
 use super::sweep::{SweepArgs, report_progress};
-use crate::output::Failure;
+use crate::output::{Failure, tell};
 use kbt_split::slurm::{Slurm, SlurmOptions, SlurmSweep};
 use kbt_split::{Spec, SplitOutcome};
 use std::time::Instant;
@@ -30,7 +30,7 @@ pub(super) fn slurm(args: &SweepArgs, spec: &Spec) -> Result<SplitOutcome, Failu
     let mut sweep = SlurmSweep::prepare(&args.out, spec.clone(), args.resume, &cluster, options)?;
     sweep.watch = &|progress| report_progress(progress);
     sweep.stop = &over;
-    eprintln!(
+    tell!(
         "tasks outlive this command: end them with scancel --name=kbt-{}, or go on with --resume",
         spec.target.name
     );

@@ -2,12 +2,14 @@
 
 use super::check::Validate;
 use super::{engine, model, parquet};
-use crate::output::{Failure, Format, Outcome, print};
+use crate::output::{Failure, Format, Outcome, print, tell};
 use kbt_split::record::Ending;
 use kbt_split::spec::write_whole;
 use kbt_split::{Choice, Progress, Space, Spec, SplitOutcome, Sweep};
 use kbt_target::{ProcessLauncher, Setting, Target, TimingPolicy};
+use kbt_tensor::{ReadOptions, TensorFile};
 use kbt_validate::compare::Rules;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -151,6 +153,7 @@ pub(super) fn sweep(args: SweepArgs) -> Outcome {
         return dry_run(&spec, args.format);
     }
     // Read before hours of sweeping, so that a mistake in it costs none of them.
+    readable(args.reference.as_deref())?;
     let times = match (&args.times, &args.trace) {
         (Some(path), _) => Some(model::read_times(path)?),
         (None, Some(path)) => Some(model::times_of_trace(path)?),
@@ -175,7 +178,29 @@ pub(super) fn sweep(args: SweepArgs) -> Outcome {
     }
 }
 
+/// That the right outputs can be read, where they are given.
+fn readable(reference: Option<&Path>) -> Result<(), Failure> {
+    reference.map_or(Ok(()), |file| TensorFile::open(file, &ReadOptions::default()).map(drop))?;
+    Ok(())
+}
+
+/// That every worker has a GPU of its own: two on one would time each other.
+fn one_worker_a_gpu(gpus: &[String]) -> Result<(), Failure> {
+    let mut seen = BTreeSet::new();
+    match gpus.iter().find(|gpu| gpu.trim().is_empty() || !seen.insert(gpu.trim())) {
+        None => Ok(()),
+        Some(gpu) => Err(Failure::input(format!(
+            "--gpus {}: `{gpu}`: accepted: each GPU once, as in 0,1",
+            gpus.join(",")
+        ))),
+    }
+}
+
 fn local(args: &SweepArgs, spec: &Spec) -> Result<SplitOutcome, Failure> {
+    one_worker_a_gpu(&args.gpus)?;
+    if !args.sbatch.is_empty() {
+        return Err(Failure::input("--sbatch is for the engine slurm; accepted with local: --gpus 0,1"));
+    }
     let launcher = ProcessLauncher::new(&spec.target);
     let correctness = Validate::new(spec, args.reference.clone()).with_factor(args.factor);
     let watch = |progress: &Progress<'_>| report_progress(progress);
@@ -194,7 +219,7 @@ fn dry_run(spec: &Spec, format: Format) -> Outcome {
     let space = &spec.space;
     let merged: usize = space.points.iter().map(|p| p.merged.len()).sum();
     let excluded: usize = space.excluded.iter().map(|e| e.settings_count).sum();
-    eprintln!(
+    tell!(
         "{} settings to run; {merged} more round to one of them, {} are forbidden by the contract, {excluded} excluded",
         space.points.len(),
         space.forbidden.len()
@@ -211,8 +236,10 @@ fn store(dir: &Path, outcome: &SplitOutcome) -> Result<(), Failure> {
 
 pub(super) fn report_progress(progress: &Progress<'_>) {
     match progress {
-        Progress::Resumed { finished: 0, of } => eprintln!("{of} settings to run"),
-        Progress::Resumed { finished, of } => eprintln!("{finished} of {of} settings are finished already"),
+        Progress::Resumed { finished: 0, of } => tell!("{of} settings to run"),
+        Progress::Resumed { finished, of } => {
+            tell!("{finished} of {of} settings are finished already")
+        }
         Progress::Finished { record, finished, of } => {
             let ending = match (&record.ending, &record.comparison) {
                 (Ending::Timed, Some(c)) => {
@@ -221,20 +248,24 @@ pub(super) fn report_progress(progress: &Progress<'_>) {
                 (Ending::Timed, None) => "the baseline".to_owned(),
                 (ending, _) => failed(ending),
             };
-            eprintln!("{finished}/{of}  {}  {}: {ending}", record.index, record.setting);
+            tell!("{finished}/{of}  {}  {}: {ending}", record.index, record.setting);
         }
         Progress::Screened { record, screened, of } => {
             let ending = match (&record.ending, record.samples.first()) {
                 (Ending::Timed, Some(sample)) => format!("{:.2} us", sample.time_us),
                 (ending, _) => failed(ending),
             };
-            eprintln!("screened {screened}/{of}  {}  {}: {ending}", record.index, record.setting);
+            tell!("screened {screened}/{of}  {}  {}: {ending}", record.index, record.setting);
         }
-        Progress::Narrowed { kept, of } => eprintln!("the fastest {kept} of {of} settings are compared"),
+        Progress::Narrowed { kept, of } => {
+            tell!("the fastest {kept} of {of} settings are compared")
+        }
         Progress::Requeued { index, attempts } => {
-            eprintln!("the task of setting {index} was lost; submitted again after {attempts} attempts");
+            tell!("the task of setting {index} was lost; submitted again after {attempts} attempts");
         }
-        Progress::Confirming { index } => eprintln!("timing setting {index} against the baseline once more"),
+        Progress::Confirming { index } => {
+            tell!("timing setting {index} against the baseline once more")
+        }
         _ => {}
     }
 }
@@ -250,6 +281,7 @@ fn failed(ending: &Ending) -> String {
 
 pub(super) fn run_one(args: &RunOneArgs) -> Outcome {
     let spec = Spec::load(&args.spec)?;
+    readable(args.reference.as_deref())?;
     let launcher = ProcessLauncher::new(&spec.target);
     let correctness = Validate::new(&spec, args.reference.clone()).with_factor(args.factor);
     let run = if args.confirm { kbt_split::confirm_one } else { kbt_split::run_one };

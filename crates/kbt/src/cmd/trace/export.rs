@@ -77,7 +77,7 @@ fn counted(args: &Args, counts: &[(&str, u64)]) -> Outcome {
 fn notes(source: &dyn Source, left_out: LeftOut) {
     let mut problems = source.problems().clone();
     problems.merge(&left_out.problems());
-    problems.list().iter().for_each(|problem| eprintln!("kbt: note: {problem}"));
+    problems.list().iter().for_each(|problem| crate::output::tell!("kbt: note: {problem}"));
 }
 
 /// A trace of which nothing can be shown is no output.
@@ -130,7 +130,7 @@ fn drawing(args: &Args) -> Outcome {
     let options = AnalyseOptions { cta: args.cta, timeline_steps: args.steps, ..options(&args.file) };
     let outcome = analyse(source.as_mut(), &options).map_err(failure)?;
     let drawing = svg(&outcome)?;
-    outcome.problems.iter().for_each(|problem| eprintln!("kbt: note: {problem}"));
+    outcome.problems.iter().for_each(|problem| crate::output::tell!("kbt: note: {problem}"));
     if args.out.as_os_str() == "-" {
         return emit(&drawing);
     }

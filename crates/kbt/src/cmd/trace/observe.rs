@@ -95,7 +95,7 @@ pub(super) fn run(args: Args) -> Outcome {
                     target.name, launch.status, launch.stderr_tail
                 )));
             };
-            eprintln!("kbt: {level}: {:.2} us", sample.time_us);
+            crate::output::tell!("kbt: {level}: {:.2} us", sample.time_us);
             if level == Level::Off {
                 clean_report = Some((launch.report, sample.clock_mhz));
             }

@@ -1,7 +1,7 @@
 //! The process that `flake` and `bisect` run: a user's command, fresh each time, in a process group of its own.
 
 use super::RunArgs;
-use crate::output::Failure;
+use crate::output::{Failure, tell};
 use kbt_evidence::Provenance;
 use kbt_validate::runner::{RunFailure, RunOutput, Runner};
 use std::cell::{Cell, RefCell};
@@ -81,7 +81,7 @@ impl Process {
 
     pub(super) fn end_progress(&self) {
         if std::io::stderr().is_terminal() {
-            eprintln!();
+            tell!();
         }
     }
 
@@ -115,7 +115,10 @@ impl Process {
         let started = self.start(Command::new("sh").args(["-c", work]));
         let problem = match started.and_then(|mut child| self.wait(&mut child)) {
             Ok(Some(status)) if status.success() => return Ok(()),
-            Ok(Some(status)) => format!("{}: {}", words(status), self.stderr_tail()),
+            Ok(Some(status)) => {
+                let (ended, said) = (words(status), self.stderr_tail());
+                if said.is_empty() { ended } else { format!("{ended}: {said}") }
+            }
             Ok(None) => format!("it was still running after {} s and was killed", self.limit.as_secs()),
             Err(error) => error.to_string(),
         };
