@@ -98,6 +98,8 @@ impl RoofKind {
             CeilingKind::L2Read => Self::L2Read,
             CeilingKind::SharedRead => Self::SharedRead,
             CeilingKind::TensorBf16 => Self::TensorBf16,
+            CeilingKind::TensorTf32 => Self::TensorTf32,
+            CeilingKind::TensorInt8 => Self::TensorInt8,
             CeilingKind::TensorFp8 => Self::TensorFp8,
             CeilingKind::TensorFp4 => Self::TensorFp4,
             CeilingKind::Fp32 => Self::Fp32,
@@ -276,7 +278,10 @@ impl Ceilings {
         let sm = self.arch.sm;
         // Formats without a tensor core of their own are multiplied as 16-bit.
         let (kind, note) = match math {
-            MathType::Fp64 => (RoofKind::Fp64, None),
+            MathType::Fp64 => {
+                let (figure, note) = self.fp64_products()?;
+                return Some((RoofKind::Fp64, figure, note));
+            }
             MathType::Fp32 => (RoofKind::Fp32, None),
             MathType::Tf32 => (RoofKind::TensorTf32, None),
             MathType::Half => (RoofKind::TensorBf16, None),
@@ -304,6 +309,22 @@ impl Ceilings {
         let provenance = Provenance::computed(what, [("tensor bf16", &bf16.provenance), ("the ratio", &why)]);
         let figure = Figure::new(kind.as_str(), bf16.value * ratio, Unit::FlopPerSecond, provenance);
         Some((kind, figure, Some(format!("no {} ceiling is known: taken as {what}", kind.as_str()))))
+    }
+
+    /// FP64 matrix products: 8.0 and 9.0 have instructions for them, at twice the rate of FMAs.
+    fn fp64_products(&self) -> Option<(Figure, Option<String>)> {
+        let fma = self.roofs.get(&RoofKind::Fp64)?;
+        if !matches!(self.arch.sm, 80 | 90) {
+            return Some((fma.clone(), None));
+        }
+        let twice = Provenance::published(
+            "NVIDIA A100 and H100 data sheets: FP64 Tensor Core at twice FP64",
+            "2026-11",
+        );
+        let what = "matrix products at twice the FP64 FMA rate";
+        let provenance = Provenance::computed(what, [("fp64", &fma.provenance), ("the ratio", &twice)]);
+        let figure = Figure::new(RoofKind::Fp64.as_str(), fma.value * 2.0, Unit::FlopPerSecond, provenance);
+        Some((figure, Some(what.to_owned())))
     }
 
     /// Whether every roof among `kinds` was measured, now or in a recording.
@@ -361,6 +382,9 @@ impl Ceilings {
         let rate = |name: &str, value, unit| Figure::new(name, value, unit, arch.provenance.clone());
         let fp32 = rate("fp32 lanes", arch.fp32_lanes_per_clk_sm, Unit::LanesPerClkSm);
         self.add_per_clock(RoofKind::Fp32, &fp32, 2.0);
+        if let Some(lanes) = arch.fp64_lanes_per_clk_sm {
+            self.add_per_clock(RoofKind::Fp64, &rate("fp64 lanes", lanes, Unit::LanesPerClkSm), 2.0);
+        }
         let ex2 = rate("ex2 rate", arch.ex2_lanes_per_clk_sm, Unit::LanesPerClkSm);
         self.add_per_clock(RoofKind::Ex2, &ex2, 1.0);
         let shared = rate("shared memory", arch.shared_bytes_per_clk_sm, Unit::BytesPerClkSm);

@@ -170,6 +170,11 @@ pub(crate) fn reading(signal: Signal, value: f64) -> String {
         S::ThreadsPerInst => format!("{value:.1} of 32 threads take part in an instruction"),
         S::SmFill => format!("{value:.2} CTAs for each SM"),
         S::TrafficRatio => format!("device memory moved {value:.2} times the useful bytes"),
+        S::ImpliedTraffic => {
+            format!("the busy percentage stands for {value:.0} times the useful bytes, none of them counted")
+        }
+        S::CommInside if yes => "communication of unknown size is inside the time".into(),
+        S::CommInside => "no communication is inside the time".into(),
         S::IntermediateRatio => format!("intermediates move {value:.2} times the useful bytes"),
         S::SectorExcess => format!("{value:.2} times the sectors that the access width needs"),
         S::StorageWidth => format!("inputs take {value:.2} times the bits that suffice"),

@@ -5,6 +5,7 @@ use crate::bounds::Accounts;
 use crate::ceilings::{Ceilings, RoofKind};
 use crate::facts::FactSheet;
 use crate::outcome::{Bound, Contradiction, Resource};
+use crate::signals::{Signal, Signals};
 use kbt_evidence::{Figure, Unit};
 
 /// Below this excess a time and a bound agree, where neither states a wider spread.
@@ -19,7 +20,12 @@ const BELOW_DATA_SHEET: f64 = 0.10;
 const PASSES: f64 = 0.02;
 
 /// Bounds that the measured time beats beyond its own spread, and shares of more than a whole.
-pub(crate) fn contradictions(a: &Accounts, sheet: &FactSheet, ceilings: &Ceilings) -> Vec<Contradiction> {
+pub(crate) fn contradictions(
+    a: &Accounts,
+    sheet: &FactSheet,
+    ceilings: &Ceilings,
+    signals: &Signals,
+) -> Vec<Contradiction> {
     let spread = a.time_us.as_ref().and_then(|t| t.spread.as_ref().map(|s| (s.high - s.low) / 2.0 / t.value));
     let agree = spread.unwrap_or(0.0).max(AGREE);
     let beaten = a.bounds.iter().filter_map(|bound| {
@@ -28,7 +34,48 @@ pub(crate) fn contradictions(a: &Accounts, sheet: &FactSheet, ceilings: &Ceiling
         let bounds = bound.resource != Resource::Launch;
         bounds.then(|| beats(a, ceilings, bound, share))
     });
-    beaten.chain(more_than_a_whole(sheet)).collect()
+    beaten
+        .chain(more_than_a_whole(sheet))
+        .chain(uncounted(a, signals))
+        .chain(parts_of_the_time(a, sheet, agree))
+        .collect()
+}
+
+/// A busy percentage of device memory that the useful bytes do not explain, with no bytes counted.
+fn uncounted(a: &Accounts, signals: &Signals) -> Option<Contradiction> {
+    let (ratio, useful) = (signals.figure(Signal::ImpliedTraffic)?, a.share(Resource::Hbm)?);
+    Some(Contradiction {
+        what: format!(
+            "device memory reads {:.0} % busy, which over this time is {:.0} times the useful bytes ({:.0} % of the time); no bytes were counted",
+            signals.get(Signal::HbmBusy)? * 100.0,
+            ratio.value,
+            useful.value * 100.0
+        ),
+        figure: ratio.clone(),
+        causes: vec![
+            "redundant traffic: count it (ncu --metrics dram__bytes.sum)".to_owned(),
+            "the profiled launch is another than the timed one: compare gpu__time_duration.sum with the time"
+                .to_owned(),
+        ],
+        settle_first: true,
+    })
+}
+
+/// Parts of the time that are longer than the time.
+fn parts_of_the_time(a: &Accounts, sheet: &FactSheet, agree: f64) -> Option<Contradiction> {
+    let (time, kernel) = (a.time_us.as_ref()?, sheet.timing.as_ref()?.kernel_us?);
+    (kernel > time.value * (1.0 + agree)).then(|| Contradiction {
+        what: format!(
+            "the kernels run {kernel:.1} us (timing.kernel_us) within a call of {:.1} us",
+            time.value
+        ),
+        figure: sheet.figure("timing.kernel_us", "kernel time", kernel, Unit::Microseconds),
+        causes: vec![
+            "kernels of the call overlap, so that their sum is no part of it".to_owned(),
+            "the profiler's durations are of slower launches".to_owned(),
+        ],
+        settle_first: true,
+    })
 }
 
 fn beats(a: &Accounts, ceilings: &Ceilings, bound: &Bound, share: &Figure) -> Contradiction {
@@ -47,7 +94,17 @@ fn beats(a: &Accounts, ceilings: &Ceilings, bound: &Bound, share: &Figure) -> Co
             "sparsity, a narrower format, or fewer operations than counted",
             "the ceiling's own kernel does not reach the peak",
         ],
+        Resource::Communication | Resource::HostTransfer | Resource::Submission => {
+            &["a part of the time cannot be longer than it: both are of one call, in microseconds"]
+        }
         _ => &["the model behind this bound does not hold here"],
+    };
+    /// So many times a bound, another unit is likelier than a faster device.
+    const UNIT: f64 = 50.0;
+    let unit: &[&str] = if share.value > UNIT {
+        &["the time is in another unit: timing.median_us is in microseconds (a millisecond is 1000)"]
+    } else {
+        &[]
     };
     let excess = share.value - 1.0;
     // Above the data sheet no kernel can be; below it, a measured roof can be short.
@@ -68,7 +125,7 @@ fn beats(a: &Accounts, ceilings: &Ceilings, bound: &Bound, share: &Figure) -> Co
             share.value * 100.0
         ),
         figure: share.clone(),
-        causes: causes.iter().map(|c| (*c).to_owned()).collect(),
+        causes: unit.iter().chain(causes).map(|c| (*c).to_owned()).collect(),
         settle_first: !reachable,
     }
 }

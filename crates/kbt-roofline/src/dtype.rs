@@ -94,6 +94,22 @@ pub enum MathType {
     Int8,
 }
 
+impl MathType {
+    /// The kind of ceiling that it runs under, as a sheet names it.
+    pub(crate) const fn ceiling(self, tensor: bool) -> &'static str {
+        match self {
+            Self::Fp64 => "fp64",
+            _ if !tensor => "fp32",
+            Self::Fp32 => "fp32",
+            Self::Tf32 => "tensor_tf32",
+            Self::Half => "tensor_bf16",
+            Self::Fp8 => "tensor_fp8",
+            Self::Fp4 => "tensor_fp4",
+            Self::Int8 => "tensor_int8",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

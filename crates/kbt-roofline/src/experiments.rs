@@ -1,100 +1,121 @@
 //! The smallest experiment for a candidate: one factor, a number predicted, a number that falsifies, a rule to stop.
 
-use crate::candidates::{CandidateSpec, spec};
-use crate::facts::OperatorKind;
-use crate::outcome::{CandidateRow, CandidateStanding as Standing, Experiment};
-use kbt_evidence::{Figure, Provenance, Unit};
+use crate::candidates::{BottleneckClass, CandidateSpec, spec};
+use crate::outcome::{CandidateRow, CandidateStanding as Standing, Experiment, ResultRow};
+use crate::predict::{LEAST_SAVING, predict};
+use crate::triage::Case;
+use kbt_evidence::{Figure, Unit};
 
 /// A change below this share of the time is taken for noise where no spread is stated.
 const NOISE: f64 = 0.02;
-/// The smallest saving that is predicted: below it an experiment cannot be told from noise.
-const LEAST_EFFECT: f64 = 0.04;
-/// The smallest share of the time worth an experiment.
-const LEAST_SHARE: f64 = 0.05;
-/// Taken for the share of a candidate that has no number yet.
-const UNKNOWN_SHARE: f64 = 0.2;
+
+/// Candidates whose experiments change the same factor, whatever their classes: once it was changed, none of them proposes
+/// it again.
+const SAME_FACTOR: &[&[&str]] = &[
+    // Loads in flight: one more pipeline stage.
+    &["memory_latency", "no_overlap"],
+    // A narrower format in memory.
+    &["hbm_bandwidth", "wide_dtype"],
+    // The SM clock.
+    &["arithmetic_roof", "clocks"],
+];
+
+/// Whether two candidates' experiments change the same factor.
+pub(crate) fn same_factor(a: &str, b: &str) -> bool {
+    a == b || SAME_FACTOR.iter().any(|group| group.contains(&a) && group.contains(&b))
+}
 
 /// The noise of the time, relative.
 pub(crate) fn noise(time: &Figure) -> f64 {
     time.spread.as_ref().map_or(NOISE, |s| ((s.high - s.low) / 2.0 / time.value).max(0.005))
 }
 
-/// The saving that a candidate predicts, as a share of the time.
-pub(crate) fn effect(candidate: &CandidateSpec, share: Option<&Figure>) -> Figure {
-    let part = Figure::new(
-        "effect",
-        candidate.experiment.effect,
-        Unit::Ratio,
-        Provenance::assumed(format!(
-            "the change removes {:.0} % of what the candidate accounts for",
-            candidate.experiment.effect * 100.0
-        )),
-    );
-    let (claim, inputs) = match share {
-        Some(f) => (f.value.min(1.0), vec![f, &part]),
-        None => (UNKNOWN_SHARE, vec![&part]),
-    };
-    let value = (claim * part.value).clamp(LEAST_EFFECT, 0.95);
-    Figure::computed("predicted saving", value, Unit::Ratio, "share x effect of the change", &inputs)
+/// Experiments for the candidates that are still open, in their order: each with a number behind it, none whose factor was
+/// changed already, or is changed by one before it.
+pub(crate) fn design(
+    evidence: &[CandidateRow],
+    results: &[ResultRow],
+    time: &Figure,
+    case: &Case<'_>,
+) -> Vec<Experiment> {
+    let mut found: Vec<Experiment> = Vec::new();
+    for row in evidence {
+        let open = matches!(row.standing, Standing::Supported | Standing::Contested | Standing::Open);
+        // What accounts for less than this cannot be told from noise, whatever speaks for it. What nothing speaks for
+        // and no figure measures is to be measured, not changed.
+        let worth = row.matters() && (row.share.is_some() || !row.supports.is_empty());
+        let again = results.iter().any(|r| same_factor(&r.experiment, &row.candidate))
+            || found.iter().any(|e| same_factor(&e.candidate, &row.candidate));
+        if let (true, Some(spec)) = (open && worth && !again, spec(&row.candidate)) {
+            found.extend(one(spec, row, time, case));
+        }
+    }
+    found
 }
 
-/// Experiments for the candidates that are still open, in their order.
-pub(crate) fn design(evidence: &[CandidateRow], time: &Figure, kind: OperatorKind) -> Vec<Experiment> {
-    evidence
-        .iter()
-        .filter(|r| matches!(r.standing, Standing::Supported | Standing::Contested | Standing::Open))
-        // What accounts for less than this cannot be told from noise, whatever speaks for it.
-        .filter(|r| r.share.as_ref().is_none_or(|s| s.value >= LEAST_SHARE))
-        .filter_map(|r| Some(one(spec(&r.candidate)?, r, time, kind)))
-        .collect()
-}
-
-fn one(candidate: &CandidateSpec, row: &CandidateRow, time: &Figure, kind: OperatorKind) -> Experiment {
-    let effect = effect(candidate, row.share.as_ref());
-    let predicted = Figure::computed(
-        "predicted time",
-        time.value * (1.0 - effect.value),
-        Unit::Microseconds,
-        "time x (1 - predicted saving)",
-        &[time, &effect],
-    );
+fn one(candidate: &CandidateSpec, row: &CandidateRow, time: &Figure, case: &Case<'_>) -> Option<Experiment> {
+    let prediction = predict(candidate, row.share.as_ref(), time, case);
+    let saving = prediction.saving.value;
     let noise = noise(time);
+    if saving < LEAST_SAVING || saving <= noise {
+        return None;
+    }
     let falsified = {
-        let limit = (1.0 - effect.value / 4.0).min(1.0 - noise);
+        let limit = (1.0 - saving / 4.0).min(1.0 - noise);
         Figure::computed(
             "falsified at",
             time.value * limit,
             Unit::Microseconds,
             "less than a quarter of the predicted saving, or within the noise",
-            &[time, &effect],
+            &[time, &prediction.saving],
         )
     };
-    let basis = if row.share.is_some() {
-        String::new()
-    } else {
-        format!(
-            " (no share is known yet: {:.0} % is assumed; measure first: {})",
-            UNKNOWN_SHARE * 100.0,
-            row.needed.first().map_or("nothing", String::as_str)
-        )
-    };
-    Experiment {
+    let mut notes = prediction.notes;
+    if row.share.is_none()
+        && let Some(needed) = row.needed.first()
+    {
+        notes.push(format!("measure first: {needed}"));
+    }
+    let basis = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join("; ")) };
+    Some(Experiment {
         id: candidate.id.to_owned(),
         candidate: candidate.id.to_owned(),
-        factor: candidate.experiment.factor(kind).to_owned(),
-        command: candidate.experiment.command.map(str::to_owned),
+        command: command(candidate.id, case),
         prediction: format!(
             "{:.1} us, {:.0} % less than {:.1} us{basis}",
-            predicted.value,
-            effect.value * 100.0,
+            prediction.us.value,
+            saving * 100.0,
             time.value
         ),
+        factor: prediction.factor,
         falsified_by: format!("{:.1} us or more", falsified.value),
         stop_rule: format!(
-            "one run, interleaved with the baseline, clocks fixed; if falsified, stop: no second change of class {}, back to the contradiction check",
+            "one run, interleaved with the baseline, {}; if falsified, stop: no second change of class {}, back to the contradiction check",
+            if candidate.class == BottleneckClass::Clocks || candidate.id == "arithmetic_roof" {
+                "clock and power logged"
+            } else {
+                "clocks fixed"
+            },
             candidate.class
         ),
-        predicted,
+        predicted: prediction.us,
         falsified_at: falsified,
-    }
+    })
+}
+
+/// A command that makes the change itself, where the sheet's figures fill it; the kernel's own source is the user's, and
+/// its changes are in words.
+fn command(id: &str, case: &Case<'_>) -> Option<String> {
+    let most = case.ceilings.sm_clock_mhz.as_ref()?.value;
+    let mhz = match id {
+        _ if crate::predict::power_capped(case.signals) => return None,
+        "clocks" => most,
+        // Raised by as much as the experiment says, where the device has that much.
+        "arithmetic_roof" => {
+            let raised = case.sheet.device.as_ref()?.sm_clock_mhz? * 1.05;
+            Some(raised).filter(|mhz| *mhz <= most)?
+        }
+        _ => return None,
+    };
+    Some(format!("nvidia-smi --lock-gpu-clocks={mhz:.0}"))
 }

@@ -241,7 +241,10 @@ pub enum AccessPattern {
     Regular,
     /// Known in advance, with a stride along a warp.
     Strided,
-    /// Data-dependent addresses: gathers, hashes.
+    /// Rows at data-dependent places, each address known before any row is loaded (an embedding, a gather): as many
+    /// loads can be in flight as of a regular pattern, in whole sectors where a row is one.
+    Gather,
+    /// Data-dependent addresses: hashes, trees.
     Irregular,
     /// Each address depends on the last load.
     DependentChain,

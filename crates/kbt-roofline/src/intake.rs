@@ -60,7 +60,25 @@ const PERFORMANCE: &[&str] = &[
 
 /// Topics that no roofline answers, with their words.
 const OTHER: &[(&str, &[&str])] = &[
-    ("price", &["price", "cost", "how much is", "buy", "cheap", "rent", "dollar", "$", "€", "msrp"]),
+    (
+        "price",
+        &[
+            "price",
+            "cost",
+            "how much is",
+            "expensive",
+            "afford",
+            "tco",
+            "how many gpus",
+            "buy",
+            "cheap",
+            "rent",
+            "dollar",
+            "$",
+            "€",
+            "msrp",
+        ],
+    ),
     (
         "memory capacity",
         &[
@@ -74,6 +92,13 @@ const OTHER: &[(&str, &[&str])] = &[
             "memory size",
             "fit in memory",
             "fits in memory",
+            "fit into",
+            "fits into",
+            " fit in ",
+            " fit on ",
+            " oom",
+            "oom?",
+            "out of memory",
         ],
     ),
     (
@@ -134,8 +159,8 @@ pub(crate) fn missing(sheet: &FactSheet) -> Vec<Fact> {
     found
 }
 
-/// What to write for a missing fact.
-pub(crate) fn supply(sheet: &FactSheet, fact: Fact) -> Supply {
+/// What to write for a missing fact. `roofs` are the kinds of ceiling that this operator lacks.
+pub(crate) fn supply(sheet: &FactSheet, fact: Fact, roofs: &[&str]) -> Supply {
     let kind = sheet.operator.as_ref().and_then(|o| o.kind);
     let (keys, example) = match fact {
         Fact::Operator => (
@@ -180,9 +205,21 @@ pub(crate) fn supply(sheet: &FactSheet, fact: Fact) -> Supply {
             "ceilings: [{kind: hbm_copy, bytes_per_s: 4.3e12, provenance: {kind: given, by: own copy benchmark}}]",
         ),
         Fact::Latency => (
-            "dataflow.chain_length and chain_latency_ns, or profiler.metrics with dram__bytes.sum: irregular access follows a latency model, not a roofline",
+            "dataflow.chain_length and chain_latency_ns, or profiler.metrics with dram__bytes.sum: irregular access follows a latency model, not a roofline; rows at independent places are `access: gather`, which needs neither",
             "dataflow: {access: dependent_chain, chain_length: 4096, chain_latency_ns: 600}",
         ),
     };
-    Supply { fact, keys: keys.to_owned(), example: example.to_owned() }
+    match roofs.first().filter(|_| fact == Fact::Ceilings) {
+        Some(kind) => {
+            let number = if kind.starts_with("hbm") { "bytes_per_s: 4.3e12" } else { "flop_per_s: 9.7e12" };
+            Supply {
+                fact,
+                keys: format!("a ceiling of kind {}, or another --device", roofs.join(", ")),
+                example: format!(
+                    "ceilings: [{{kind: {kind}, {number}, provenance: {{kind: given, by: own benchmark}}}}]"
+                ),
+            }
+        }
+        None => Supply { fact, keys: keys.to_owned(), example: example.to_owned() },
+    }
 }

@@ -5,6 +5,8 @@ use crate::candidates::{self, BottleneckClass};
 use crate::outcome::{
     CandidateRow, CandidateStanding as Standing, OrderStep, Priority, Statement, TriageOutcome,
 };
+use crate::outputs::first_sentence;
+use crate::remeasured::{CHEAPER, Remeasured};
 use crate::signals::Signal;
 use kbt_evidence::{Direction, FixClass, Standing as Ruled, Step, Verdict};
 
@@ -49,6 +51,11 @@ impl TriageOutcome {
         if told.is_empty() || self.evidence.is_empty() {
             return outcome;
         }
+        let first_said = first_sentence(outcome.lead());
+        let changed = Remeasured::among(&told, outcome.measured_us());
+        if let Some(c) = &changed {
+            outcome.evidence.extend(c.row());
+        }
         for verdict in &told {
             add_missing_row(&mut outcome.evidence, verdict);
         }
@@ -56,7 +63,11 @@ impl TriageOutcome {
         for mut row in outcome.evidence {
             let (mut place, class) = (Place::AsTriaged, row.class);
             for verdict in told.iter().filter(|v| answers(v.class).contains(&class)) {
-                place = apply(&mut row, verdict, place);
+                // What a change saved is the row's that it made, not of every row of its class.
+                let own = changed.as_ref().filter(|c| std::ptr::eq(*verdict, c.verdict) && c.row().is_some());
+                if own.is_none() || row.candidate == CHEAPER {
+                    place = apply(&mut row, verdict, place);
+                }
             }
             if matches!(row.standing, Standing::Refuted | Standing::Barred) {
                 place = Place::Barred;
@@ -69,8 +80,11 @@ impl TriageOutcome {
         let out = |r: &CandidateRow| matches!(r.standing, Standing::Refuted | Standing::Barred);
         outcome.experiments.retain(|e| at(&e.candidate).is_some_and(|i| !out(&outcome.evidence[i])));
         outcome.experiments.sort_by_key(|e| at(&e.candidate));
+        if let Some(c) = &changed {
+            c.rebase(&mut outcome);
+        }
         reorder(&mut outcome, &told);
-        conclude(&mut outcome, &told);
+        conclude(&mut outcome, &told, &first_said);
         outcome
     }
 }
@@ -147,11 +161,13 @@ fn apply(row: &mut CandidateRow, verdict: &Verdict, place: Place) -> Place {
             // A class of fix that answers one class of bottleneck alone speaks of that one; a wider one cannot say which.
             if let ([_], false) = (answers(verdict.class), verdict.evidence.is_empty()) {
                 for evidence in &verdict.evidence {
-                    let list = match evidence.direction {
-                        Direction::For => &mut row.supports,
-                        Direction::Against => &mut row.against,
+                    // What speaks against it is settled for its part.
+                    let (list, text) = match evidence.direction {
+                        Direction::For => {
+                            (&mut row.supports, format!("{step} leaves it open: {}", evidence.statement))
+                        }
+                        Direction::Against => (&mut row.against, format!("{step}: {}", evidence.statement)),
                     };
-                    let text = format!("{step} leaves it open: {}", evidence.statement);
                     list.push(Statement { text, figures: evidence.figures.clone() });
                 }
                 row.needed.extend(verdict.next.iter().map(|n| format!("{step}: {n}")));
@@ -210,7 +226,7 @@ fn reorder(outcome: &mut TriageOutcome, told: &[&Verdict]) {
     outcome.order = steps;
 }
 
-fn conclude(outcome: &mut TriageOutcome, told: &[&Verdict]) {
+fn conclude(outcome: &mut TriageOutcome, told: &[&Verdict], first_said: &str) {
     let Some(lead) = outcome.lead() else { return };
     let by = told
         .iter()
@@ -221,6 +237,8 @@ fn conclude(outcome: &mut TriageOutcome, told: &[&Verdict]) {
         });
     let text = format!(" With what the ladder found: {} ({}){by}.", lead.title, lead.class);
     if let Some(outputs) = &mut outcome.outputs {
+        // One statement on what comes first: the ladder's.
+        outputs.conclusion = outputs.conclusion.replace(first_said, "");
         outputs.conclusion.push_str(&text);
         if let Some(e) = outcome.experiments.first() {
             outputs.validation.experiment =
@@ -308,7 +326,7 @@ mod tests {
             (last.text.as_str(), last.figures.len()),
             ("step 1 (rates) leaves it open: as measured", 1)
         );
-        assert_eq!(row.against.last().unwrap().text, "step 1 (rates) leaves it open: a mix");
+        assert_eq!(row.against.last().unwrap().text, "step 1 (rates): a mix");
         assert_eq!(row.standing, Standing::Contested);
         assert!(row.needed.iter().any(|n| n == "step 1 (rates): do it"), "{:?}", row.needed);
         // Fewer bytes answer several bottlenecks: which one is meant is not known.

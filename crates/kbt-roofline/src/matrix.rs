@@ -4,13 +4,15 @@
 use crate::candidates::{self, BottleneckClass, CandidateSpec, spec};
 use crate::conditions::Condition;
 use crate::experiments;
-use crate::facts::OperatorKind;
 use crate::outcome::{
     Call, CandidateRow, CandidateStanding as Standing, Check, CheckStatus, ExperimentResult, InitialCall,
     Reading, ResultRow, Statement,
 };
+use crate::predict::{LEAST_SAVING, predict};
 use crate::sheet::SheetError;
-use crate::signals::Signals;
+use crate::signals::{Signal, Signals};
+use crate::stated;
+use crate::triage::Case;
 use kbt_evidence::{Figure, Provenance, Unit};
 
 /// A candidate without support is worth this part of one with it: it is listed, and ranked last.
@@ -22,6 +24,10 @@ const LEAST_ROWS: usize = 5;
 
 /// What the intensity alone is worth: less than any share of the time that matters.
 const INTENSITY_ALONE: f64 = 0.05;
+/// A baseline is the sheet's own call: farther apart than by this factor it is another.
+const SAME_KERNEL: f64 = 1.5;
+/// A result this much below every bound that its change leaves is no result.
+const IMPOSSIBLE: f64 = 0.05;
 
 /// The candidate that sits at a call's roof.
 const fn roof_candidate(call: Call) -> Option<&'static str> {
@@ -41,7 +47,7 @@ struct Ranked {
 /// The matrix, best first. At least three classes are in it. `by_intensity` is the initial call where the time
 /// cannot be held against these ceilings: the candidate at that roof is then supported by the intensity alone.
 pub(crate) fn build(
-    signals: &Signals,
+    case: &Case<'_>,
     checks: &[Check],
     results: &[ResultRow],
     by_intensity: Option<&InitialCall>,
@@ -55,7 +61,7 @@ pub(crate) fn build(
     let mut ranked: Vec<Ranked> = candidates::all()
         .enumerate()
         .map(|(place, candidate)| {
-            let (mut row, mut score) = judge(candidate, signals, checks);
+            let (mut row, mut score) = judge(candidate, case, checks);
             if let Some(call) = by_intensity.filter(|c| roof_candidate(c.call) == Some(candidate.id)) {
                 row.supports.push(Statement {
                     text: format!(
@@ -87,18 +93,20 @@ pub(crate) fn build(
                     Reading::Inconclusive => row.needed.insert(0, result.finding.clone()),
                 }
             }
-            if row.standing != Standing::Confirmed && barred.contains(&candidate.class) && score >= 0.0 {
+            let changed = refuted.iter().find(|id| experiments::same_factor(id, candidate.id));
+            let bars = match (barred.contains(&candidate.class), changed) {
+                (true, _) => Some(format!(
+                    "an experiment on this class ({}) was contradicted; more of the same is not proposed",
+                    candidate.class
+                )),
+                (false, Some(id)) => Some(format!(
+                    "the experiment on {id} changed the same factor and was contradicted; it is not proposed again"
+                )),
+                (false, None) => None,
+            };
+            if let Some(text) = bars.filter(|_| row.standing != Standing::Confirmed && score >= 0.0) {
                 row.standing = Standing::Barred;
-                row.against.insert(
-                    0,
-                    Statement {
-                        text: format!(
-                            "an experiment on this class ({}) was contradicted; more of the same is not proposed",
-                            candidate.class
-                        ),
-                        figures: Vec::new(),
-                    },
-                );
+                row.against.insert(0, Statement { text, figures: Vec::new() });
                 score = -1.0;
             }
             Ranked { row, score, place }
@@ -131,7 +139,21 @@ fn keep(ranked: Vec<Ranked>) -> Vec<CandidateRow> {
     rows
 }
 
-fn judge(candidate: &CandidateSpec, signals: &Signals, checks: &[Check]) -> (CandidateRow, f64) {
+/// No more than the kernels' own part of the time is any kernel's doing.
+fn within_the_kernels(candidate: &CandidateSpec, share: Figure, signals: &Signals) -> Figure {
+    use BottleneckClass as C;
+    let outside = matches!(candidate.class, C::HostSide | C::Communication | C::Clocks);
+    match signals.figure(Signal::HostGap).filter(|gap| !outside && share.value > 1.0 - gap.value) {
+        Some(gap) => {
+            let how = format!("{}, of the kernels' own time", share.name);
+            Figure::computed(&share.name, 1.0 - gap.value, Unit::Ratio, &how, &[&share, gap])
+        }
+        None => share,
+    }
+}
+
+fn judge(candidate: &CandidateSpec, case: &Case<'_>, checks: &[Check]) -> (CandidateRow, f64) {
+    let signals = case.signals;
     let (mut supports, mut against, mut looked_for) = (Vec::new(), Vec::new(), Vec::new());
     let mut needed: Vec<String> = Vec::new();
     for check in checks.iter().filter(|c| candidate.checks.contains(&c.id.as_str())) {
@@ -144,21 +166,31 @@ fn judge(candidate: &CandidateSpec, signals: &Signals, checks: &[Check]) -> (Can
         }
         needed.extend(check.needed.iter().cloned());
     }
+    // A reading that only flags another's absence is not asked for, nor one of instructions that the work has not.
+    let tensor = case.work.parts.iter().any(|p| p.tensor);
+    let asked_for = |c: &Condition| {
+        !matches!(c.signal, Signal::ImpliedTraffic | Signal::CommInside)
+            && (tensor || c.signal != Signal::LegacyMma)
+    };
     let wanting = |c: &Condition| format!("{} ({})", c.signal.meaning(), c.signal.measure());
     for group in candidate.supports {
         let holds: Vec<Option<bool>> = group.iter().map(|c| c.holds(signals)).collect();
         if holds.iter().all(|h| *h == Some(true)) {
             supports.push(together(group, signals));
         } else if !holds.contains(&Some(false)) {
-            needed.extend(group.iter().filter(|c| c.holds(signals).is_none()).map(wanting));
+            needed.extend(group.iter().filter(|c| c.holds(signals).is_none() && asked_for(c)).map(wanting));
         }
     }
     for condition in candidate.against {
         match condition.holds(signals) {
             Some(true) => against.extend(condition.statement(signals)),
             Some(false) => looked_for.extend(condition.not_against(signals)),
-            None => needed.push(wanting(condition)),
+            None if asked_for(condition) => needed.push(wanting(condition)),
+            None => {}
         }
+    }
+    if let Some(text) = stated::against(candidate.id, case) {
+        against.insert(0, Statement { text, figures: Vec::new() });
     }
     let mut seen: Vec<String> = Vec::new();
     needed.retain(|n| {
@@ -171,7 +203,7 @@ fn judge(candidate: &CandidateSpec, signals: &Signals, checks: &[Check]) -> (Can
     for list in [&mut supports, &mut against, &mut looked_for] {
         list.dedup_by(|a, b| a.text == b.text);
     }
-    let share = (candidate.claim)(signals);
+    let share = (candidate.claim)(signals).map(|s| within_the_kernels(candidate, s, signals));
     let claim = share.as_ref().map_or(0.0, |f| f.value);
     let standing = match (supports.is_empty(), against.is_empty()) {
         (false, true) => Standing::Supported,
@@ -211,18 +243,16 @@ fn together(group: &[Condition], signals: &Signals) -> Statement {
 pub(crate) fn read_results(
     results: &[(ExperimentResult, String)],
     time: &Figure,
-    signals: &Signals,
-    kind: OperatorKind,
+    case: &Case<'_>,
 ) -> Result<Vec<ResultRow>, SheetError> {
-    results.iter().map(|(result, origin)| read_result(result, origin, time, signals, kind)).collect()
+    results.iter().map(|(result, origin)| read_result(result, origin, time, case)).collect()
 }
 
 fn read_result(
     result: &ExperimentResult,
     origin: &str,
     time: &Figure,
-    signals: &Signals,
-    kind: OperatorKind,
+    case: &Case<'_>,
 ) -> Result<ResultRow, SheetError> {
     let candidate = spec(&result.experiment).ok_or_else(|| {
         let known: Vec<&str> = candidates::all().map(|c| c.id).collect();
@@ -243,11 +273,27 @@ fn read_result(
         Some(us) => Figure::new("baseline time", us, Unit::Microseconds, provenance),
         None => time.clone(),
     };
-    let share = (candidate.claim)(signals);
-    let effect = experiments::effect(candidate, share.as_ref());
+    let apart = (baseline.value / time.value).max(time.value / baseline.value);
+    if apart > SAME_KERNEL {
+        return Err(SheetError::new(
+            origin,
+            None,
+            format!(
+                "baseline_us is {} and the sheet's call takes {:.2} us: the baseline is the same call, measured beside the change",
+                baseline.value, time.value
+            ),
+        ));
+    }
+    let share = (candidate.claim)(case.signals).map(|s| within_the_kernels(candidate, s, case.signals));
+    let prediction = predict(candidate, share.as_ref(), time, case);
+    let effect = prediction.saving;
     let ratio = observed.value / baseline.value;
     let noise = experiments::noise(time);
-    let reading = if ratio <= 1.0 - effect.value / 2.0 && ratio < 1.0 - noise {
+    // What no change of this kind can reach is a fault of the measurement.
+    let impossible = ratio < prediction.least * (1.0 - IMPOSSIBLE);
+    let reading = if impossible {
+        Reading::Inconclusive
+    } else if ratio <= 1.0 - effect.value.max(LEAST_SAVING) / 2.0 && ratio < 1.0 - noise {
         Reading::Confirmed
     } else if ratio >= 1.0 - effect.value / 4.0 || ratio >= 1.0 - noise {
         Reading::Contradicted
@@ -256,13 +302,18 @@ fn read_result(
     };
     let change = (1.0 - ratio) * 100.0;
     let finding = format!(
-        "experiment: {} took {:.2} us against {:.2} us ({}), predicted {:.1} % less: {}{}",
-        candidate.experiment.factor(kind),
+        "experiment: {} took {:.2} us against {:.2} us ({}), predicted {:.1} % less: {}{}{}",
+        prediction.factor,
         observed.value,
         baseline.value,
         if change >= 0.0 { format!("{change:.1} % less") } else { format!("{:.1} % more", -change) },
         effect.value * 100.0,
         reading,
+        if impossible {
+            ", as the time lies below what the unchanged work needs: measure it again"
+        } else {
+            ""
+        },
         result.note.as_ref().map_or_else(String::new, |n| format!("; note: {n}")),
     );
     Ok(ResultRow {

@@ -61,6 +61,17 @@ pub(crate) fn credibility(outcome: &TriageOutcome, case: &Case<'_>) -> Vec<Order
         p0(format!("resolve: {}", c.what), format!("a figure that cannot be; {}", c.causes.join("; or ")));
     }
     let t = case.sheet.timing.clone().unwrap_or_default();
+    if t.communication_included.is_none() {
+        p0(
+            "state whether communication is inside the time".to_owned(),
+            "a roofline does not explain a link between GPUs".to_owned(),
+        );
+    } else if t.communication_included == Some(true) && t.communication_us.is_none() {
+        p0(
+            "time the call without its communication".to_owned(),
+            "communication is inside the time and its share is not known".to_owned(),
+        );
+    }
     match t.method {
         Some(TimingMethod::CudaEvents | TimingMethod::CudaGraph | TimingMethod::DeviceClock) => {}
         Some(method) => p0(
@@ -87,23 +98,20 @@ pub(crate) fn credibility(outcome: &TriageOutcome, case: &Case<'_>) -> Vec<Order
             "without one, no experiment can be told from noise; 2 % is assumed".to_owned(),
         );
     }
-    if t.communication_included.is_none() {
-        p0(
-            "state whether communication is inside the time".to_owned(),
-            "a roofline does not explain a link between GPUs".to_owned(),
-        );
-    } else if t.communication_included == Some(true) && t.communication_us.is_none() {
-        p0(
-            "time the call without its communication".to_owned(),
-            "communication is inside the time and its share is not known".to_owned(),
-        );
-    }
     if t.median_us.is_some_and(|us| us / t.kernels.unwrap_or(1.0) < SHORT_US) {
         p0(
             "time many calls in one graph replay and divide".to_owned(),
             format!(
                 "a kernel under {SHORT_US} us is of the order of its own launch: roofline has little to say of it"
             ),
+        );
+    }
+    if case.accounts.warm {
+        p0(
+            "time the call with cold caches too (another buffer each launch, or L2 flushed between)"
+                .to_owned(),
+            "the data may lie in L2 (`timing.cache: warm`), so that device memory is not what it waits for"
+                .to_owned(),
         );
     }
     let firm = |f: &kbt_evidence::Figure| is_firm(f.provenance.kind);

@@ -5,8 +5,8 @@ use crate::bounds::per_second;
 use crate::dtype::Dtype;
 use crate::facts::{FactSheet, OperatorKind};
 use crate::outcome::{
-    AccountingRow, Artifact, Call, CandidateStanding as Standing, EvidenceOutput, Outputs, Statement,
-    TriageOutcome, Validation,
+    AccountingRow, Artifact, Call, CandidateRow, CandidateStanding as Standing, EvidenceOutput,
+    NO_BOTTLENECK, Outputs, Statement, TriageOutcome, Validation,
 };
 use crate::signals::Signal;
 use crate::triage::{Case, EXPLAINS};
@@ -43,11 +43,7 @@ pub(crate) fn initial(outcome: &TriageOutcome, case: &Case<'_>) -> Outputs {
 pub(crate) fn refused(outcome: &TriageOutcome) -> Outputs {
     let asked: Vec<String> = outcome.supply.iter().map(|s| format!("{}: {}", s.fact, s.keys)).collect();
     Outputs {
-        conclusion: format!(
-            "no bottleneck is asserted for {}: {}",
-            outcome.name,
-            outcome.refusal.as_deref().unwrap_or("facts are missing")
-        ),
+        conclusion: format!("{NO_BOTTLENECK}: {}", outcome.refusal.as_deref().unwrap_or("facts are missing")),
         evidence: EvidenceOutput { from_data: Vec::new(), assumptions: asked },
         artifact: Artifact {
             title: "accounting: none can be made from these facts".to_owned(),
@@ -98,31 +94,57 @@ fn conclusion(outcome: &TriageOutcome, case: &Case<'_>) -> String {
             EXPLAINS * 100.0
         ),
     };
-    let order = if outcome.order_of_magnitude {
-        " The ceilings or the time are not measured here: an order of magnitude."
-    } else {
-        ""
-    };
+    let order = unmeasured(outcome, case);
+    let conflict = crate::predict::beaten(case, outcome.contradictions.iter().any(|c| c.settle_first));
+    if let Some(bound) = conflict {
+        return format!(
+            "{NO_BOTTLENECK} on {device}: the time of {time:.1} us lies below the {:.1} us that {} needs at its ceiling. Settle that first (P0).{order}",
+            bound.time.value, bound.name
+        );
+    }
     let first = outcome.lead();
-    let suspect = match first {
-        Some(r) => {
-            let share =
-                r.share.as_ref().map_or(String::new(), |s| format!(", {:.0} % of the time", s.value * 100.0));
-            let word = match r.standing {
-                Standing::Confirmed => "Confirmed by experiment",
-                Standing::Open => "No candidate has evidence yet; first to measure",
-                _ => "First suspect",
-            };
-            format!(" {word}: {} ({}{share}).", r.title, r.class)
-        }
-        None => " Every candidate has evidence against it: look at the contradictions and the missing measurements.".to_owned(),
-    };
+    let suspect = first_sentence(first);
     let doubt = match outcome.contradictions.iter().filter(|c| c.settle_first).count() {
         0 => String::new(),
-        n => format!(" {n} figure(s) contradict each other: settle that first (P0)."),
+        1 => " One figure contradicts the others: settle that first (P0).".to_owned(),
+        n => format!(" {n} figures contradict each other: settle that first (P0)."),
     };
     let call = if call == Call::Neither { "neither memory- nor compute-bound" } else { call.as_str() };
     format!("{call} on {device}: {why}.{suspect}{doubt}{order}")
+}
+
+/// What stands first, in a sentence; the same words wherever it is said.
+pub(crate) fn first_sentence(first: Option<&CandidateRow>) -> String {
+    let Some(r) = first else {
+        return " Every candidate has evidence against it: look at the contradictions and the missing measurements."
+            .to_owned();
+    };
+    let share = r.share.as_ref().map_or(String::new(), |s| format!(", {:.0} % of the time", s.value * 100.0));
+    let word = match r.standing {
+        Standing::Confirmed => "Confirmed by experiment",
+        Standing::Open => "No candidate has evidence yet; first to measure",
+        _ => "First suspect",
+    };
+    format!(" {word}: {} ({}{share}).", r.title, r.class)
+}
+
+/// Which figures carry an order of magnitude only.
+fn unmeasured(outcome: &TriageOutcome, case: &Case<'_>) -> String {
+    if !outcome.order_of_magnitude {
+        return String::new();
+    }
+    let soft = |f: &kbt_evidence::Figure| !crate::ceilings::is_firm(f.provenance.kind);
+    let mut which = Vec::new();
+    if case.accounts.hbm_roof.iter().map(|(_, f)| f).chain(&case.accounts.compute_roof).any(soft) {
+        which.push("the ceilings are not measured");
+    }
+    if case.accounts.time_us.as_ref().is_some_and(soft) {
+        which.push("the time is not measured");
+    }
+    if outcome.sheet_device.is_some() {
+        which.push("the time is another device's");
+    }
+    format!(" An order of magnitude: {}.", which.join(", and "))
 }
 
 fn evidence(outcome: &TriageOutcome, case: &Case<'_>) -> EvidenceOutput {
@@ -171,6 +193,13 @@ fn evidence(outcome: &TriageOutcome, case: &Case<'_>) -> EvidenceOutput {
             busy * 100.0,
             useful * 100.0
         ));
+    }
+    let width = case.sheet.implementation.as_ref().and_then(|i| i.access_bytes_per_thread);
+    if width.is_none() && case.signals.get(Signal::SectorExcess).is_some() {
+        assumptions.push(
+            "the access width is not stated: 16 bytes a thread are taken, so that of narrower accesses the sectors beyond need are more than is said (`implementation.access_bytes_per_thread`)"
+                .to_owned(),
+        );
     }
     assumptions.extend(case.ceilings.disputes.iter().map(|d| format!("disputed: {d}")));
     if let Some(other) = &outcome.sheet_device {
@@ -240,6 +269,9 @@ fn validation(outcome: &TriageOutcome, sheet: &FactSheet, kind: OperatorKind) ->
         Some(Dtype::Bf16) => "2^-9 of the value a rounding",
         Some(Dtype::Fp16) => "2^-12 of the value a rounding",
         Some(Dtype::Fp32) => "2^-25 of the value a rounding",
+        Some(Dtype::Int8 | Dtype::Int4 | Dtype::Int32) => {
+            "integer sums are exact in any order: bitwise equal"
+        }
         _ => "half a unit in the last place of the output format",
     };
     let correctness = format!(
@@ -265,6 +297,10 @@ fn boundary(sheet: &FactSheet, kind: OperatorKind) -> String {
     let off = |v: Option<u64>, tile: Option<u64>| {
         // The end of the number range has no neighbour above; that size is then its own boundary.
         let past = |v: u64| (v - v % tile.unwrap_or(1).max(1)).saturating_add(1);
+        // A size within its first tile is followed by the one past it.
+        let past = |v: u64| {
+            if v <= tile.unwrap_or(1).max(1) { tile.unwrap_or(1).saturating_add(1) } else { past(v) }
+        };
         v.map_or_else(|| "?".to_owned(), |v| past(v).to_string())
     };
     match kind {

@@ -18,6 +18,9 @@ pub struct ArchFigures {
     pub arch: Arch,
     /// FP32 lanes; an FMA is two operations.
     pub fp32_lanes_per_clk_sm: f64,
+    /// FP64 lanes, where the maker states them; an FMA is two operations.
+    #[serde(default)]
+    pub fp64_lanes_per_clk_sm: Option<f64>,
     /// MUFU.EX2 lanes.
     pub ex2_lanes_per_clk_sm: f64,
     /// Shared-memory bytes.

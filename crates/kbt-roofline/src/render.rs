@@ -8,6 +8,8 @@ use kbt_evidence::Figure;
 use std::fmt::Write as _;
 
 const WIDTH: usize = 110;
+/// Candidates on the first screen.
+const SHOWN: usize = 3;
 
 /// Wraps text to the terminal's usual width; continuation lines are indented.
 fn wrap(out: &mut String, first: &str, indent: usize, text: &str) {
@@ -101,8 +103,20 @@ impl TriageOutcome {
                 unknown.len()
             ),
         );
-        for (index, row) in self.evidence.iter().take(3).enumerate() {
-            text_candidate(out, index, row);
+        // A suspect has a figure or a reading behind it; of the rest, what speaks against it is worth knowing.
+        let suspect = |r: &&CandidateRow| {
+            let known = r.share.is_some() || !r.supports.is_empty();
+            r.standing.is_suspect() && r.matters() && known
+        };
+        let shown = if self.asserts_nothing() { 0 } else { SHOWN };
+        let suspects: Vec<&CandidateRow> = self.evidence.iter().filter(suspect).take(shown).collect();
+        for (index, row) in suspects.iter().enumerate() {
+            let first = if index == 0 { "suspects  " } else { "          " };
+            text_candidate(out, &format!("{first}{}. ", index + 1), row);
+        }
+        let unlikely = self.evidence.iter().filter(|r| r.standing == Standing::Unlikely);
+        for (index, row) in unlikely.take(shown - suspects.len()).enumerate() {
+            text_candidate(out, if index == 0 { "unlikely  -  " } else { "          -  " }, row);
         }
         for r in &self.results {
             wrap(out, "result    ", 10, &r.finding);
@@ -114,6 +128,18 @@ impl TriageOutcome {
                 let _ = writeln!(out, "          {command}");
             }
             wrap(out, "          ", 10, &format!("stop: {}", e.stop_rule));
+        } else if let Some(settle) = self.contradictions.iter().find(|c| c.settle_first) {
+            wrap(
+                out,
+                "\nnext      ",
+                10,
+                &format!(
+                    "settle the conflict first, no change can be predicted before: {}",
+                    settle.causes.first().map_or("", String::as_str)
+                ),
+            );
+        } else if let Some(needed) = self.to_measure() {
+            wrap(out, "\nnext      ", 10, &format!("measure {needed}"));
         }
         let _ = writeln!(out);
         for priority in [Priority::P0, Priority::P2, Priority::P3] {
@@ -128,7 +154,7 @@ impl TriageOutcome {
                 )
                 .collect();
             if !actions.is_empty() {
-                let shown = &actions[..actions.len().min(if full { 2 } else { 5 })];
+                let shown = &actions[..actions.len().min(if full { 3 } else { 5 })];
                 let more = actions.len() - shown.len();
                 let more = if more > 0 { format!("; and {more} more") } else { String::new() };
                 wrap(out, &format!("{priority}        "), 10, &format!("{}{more}", shown.join("; ")));
@@ -137,6 +163,13 @@ impl TriageOutcome {
         if let Some(o) = &self.outputs {
             text_outputs(out, o);
         }
+    }
+
+    /// What would tell most where nothing is left to change: of the first suspect, else of the first check that could
+    /// not be evaluated.
+    fn to_measure(&self) -> Option<&String> {
+        let check = || self.checks_by(CheckStatus::NotEvaluated).find_map(|c| c.needed.first());
+        self.lead().and_then(|r| r.needed.first()).or_else(check)
     }
 
     fn checks_by(&self, status: CheckStatus) -> impl Iterator<Item = &crate::outcome::Check> {
@@ -179,7 +212,8 @@ impl TriageOutcome {
             let _ = writeln!(out, "- {}", sourced(s));
         }
         for a in &o.evidence.assumptions {
-            let _ = writeln!(out, "- assumed: {a}");
+            let word = if self.status == Status::Refused { "missing" } else { "assumed" };
+            let _ = writeln!(out, "- {word}: {a}");
         }
         for c in &self.contradictions {
             let word = if c.settle_first { "**contradiction**" } else { "within a few percent" };
@@ -286,11 +320,10 @@ fn bound_line(b: &Bound) -> String {
     format!("{} >= {:.2} us{share}: {} [{}]", b.name, b.time.value, b.how, b.time.provenance.kind)
 }
 
-fn text_candidate(out: &mut String, index: usize, row: &CandidateRow) {
-    let first = if index == 0 { "suspects  " } else { "          " };
+fn text_candidate(out: &mut String, first: &str, row: &CandidateRow) {
     let share =
         row.share.as_ref().map_or("share unknown".to_owned(), |s| format!("{} of the time", percent(s)));
-    let title = format!("{}. {} ({}, {share}) {}", index + 1, row.title, row.class, row.standing);
+    let title = format!("{} ({}, {share}) {}", row.title, row.class, row.standing);
     wrap(out, first, 13, &title);
     let short = |s: &[Statement]| s.first().map(|s| s.text.clone());
     if let Some(text) = short(&row.supports) {

@@ -66,6 +66,63 @@ impl FactSheet {
         SheetError::new(&self.origin, self.lines.line(path), message)
     }
 
+    /// Sizes that no tensor can have, which is another thing than sizes that are missing.
+    fn check_shape(&self) -> Result<(), SheetError> {
+        let Some(s) = &self.shape else { return Ok(()) };
+        let sizes = [
+            ("batch", s.batch),
+            ("m", s.m),
+            ("n", s.n),
+            ("k", s.k),
+            ("heads", s.heads),
+            ("kv_heads", s.kv_heads),
+            ("seqlen", s.seqlen),
+            ("seqlen_kv", s.seqlen_kv),
+            ("head_dim", s.head_dim),
+            ("rows", s.rows),
+            ("columns", s.columns),
+            ("elements", s.elements),
+            ("output_elements", s.output_elements),
+            ("channels", s.channels),
+            ("height", s.height),
+            ("width", s.width),
+            ("filters", s.filters),
+            ("kernel_height", s.kernel_height),
+            ("kernel_width", s.kernel_width),
+            ("stride", s.stride),
+            ("groups", s.groups),
+        ];
+        if let Some((name, _)) = sizes.iter().find(|(_, v)| *v == Some(0)) {
+            return Err(
+                self.error(&format!("shape.{name}"), format!("`shape.{name}` is 0; 1 or more is needed"))
+            );
+        }
+        if let (Some(heads), Some(kv)) = (s.heads, s.kv_heads)
+            && heads % kv != 0
+        {
+            return Err(self.error(
+                "shape.kv_heads",
+                format!("`shape.kv_heads` is {kv}, which does not divide the {heads} of `shape.heads`"),
+            ));
+        }
+        let padding = s.padding.unwrap_or(0);
+        for (name, size, window) in
+            [("kernel_height", s.height, s.kernel_height), ("kernel_width", s.width, s.kernel_width)]
+        {
+            if let (Some(size), Some(window)) = (size, window)
+                && window > size.saturating_add(padding.saturating_mul(2))
+            {
+                return Err(self.error(
+                    &format!("shape.{name}"),
+                    format!(
+                        "`shape.{name}` is {window}, larger than the input of {size} padded by {padding}"
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Numbers that no measurement and no shape can have. Percentages above 100 do occur in real profiles and
     /// are reported as contradictions, not refused.
     fn check_numbers(&self) -> Result<(), SheetError> {
@@ -89,11 +146,16 @@ impl FactSheet {
             positive("operator.hbm_bytes", o.hbm_bytes)?;
             positive("operator.inputs", o.inputs)?;
             positive("operator.outputs", o.outputs)?;
-            positive("operator.flop_per_element", o.flop_per_element)?;
-            if o.flop.is_some_and(|f| f < 0.0) {
-                return Err(self.error("operator.flop", "`operator.flop` must be 0 or more"));
+            // A transpose, a copy or a gather computes nothing.
+            for (path, value) in
+                [("operator.flop", o.flop), ("operator.flop_per_element", o.flop_per_element)]
+            {
+                if value.is_some_and(|f| !(f.is_finite() && f >= 0.0)) {
+                    return Err(self.error(path, format!("`{path}` must be 0 or more")));
+                }
             }
         }
+        self.check_shape()?;
         if let Some(d) = &self.device {
             positive("device.sm_count", d.sm_count)?;
             positive("device.sm_clock_mhz", d.sm_clock_mhz)?;

@@ -15,7 +15,7 @@ use crate::published::same_device;
 use crate::sheet::SheetError;
 use crate::signals::{self, Signal, Signals};
 use crate::work::{self, Work};
-use crate::{checks, contradictions, experiments};
+use crate::{checks, contradictions, experiments, predict};
 use kbt_evidence::{Figure, Provenance, Unit};
 
 /// Within this factor of the ridge neither side is called.
@@ -73,6 +73,17 @@ pub fn triage(
     let Some(initial) = initial(&work, &accounts) else {
         missing.push(Fact::Ceilings);
         refuse(&mut outcome, sheet, missing);
+        let roofs = lacking(&work, &accounts, ceilings);
+        outcome.supply = outcome.missing.iter().map(|f| intake::supply(sheet, *f, &roofs)).collect();
+        if !roofs.is_empty() {
+            outcome.refusal = Some(format!(
+                "{}: no ceiling of kind {} is known for {}",
+                outcome.refusal.unwrap_or_default(),
+                roofs.join(", "),
+                ceilings.device
+            ));
+        }
+        outcome.outputs = Some(outputs::refused(&outcome));
         return Ok(outcome);
     };
     let named = sheet.device.as_ref().and_then(|d| d.name.clone());
@@ -118,7 +129,7 @@ pub fn triage(
     let Some(time) = accounts.time_us.clone() else { return Ok(outcome) };
     outcome.status = Status::Diagnosed;
     diagnose(&mut outcome, &case);
-    outcome.contradictions = contradictions::contradictions(&accounts, sheet, ceilings);
+    outcome.contradictions = contradictions::contradictions(&accounts, sheet, ceilings, &signals);
     outcome.checks = checks::run(&signals);
     let all: Vec<(ExperimentResult, String)> = sheet
         .results
@@ -126,10 +137,15 @@ pub fn triage(
         .map(|r| (r.clone(), sheet.origin.clone()))
         .chain(results.iter().cloned())
         .collect();
-    outcome.results = matrix::read_results(&all, &time, &signals, work.kind)?;
+    outcome.results = matrix::read_results(&all, &time, &case)?;
     let by_intensity = outcome.initial.as_ref().filter(|_| cross_device);
-    outcome.evidence = matrix::build(&signals, &outcome.checks, &outcome.results, by_intensity);
-    outcome.experiments = experiments::design(&outcome.evidence, &time, work.kind);
+    outcome.evidence = matrix::build(&case, &outcome.checks, &outcome.results, by_intensity);
+    // Below a bound that nothing explains, or on a percentage alone, no change can be predicted.
+    let first = outcome.contradictions.iter().any(|c| c.settle_first);
+    let counted = signals.get(Signal::ImpliedTraffic).is_none();
+    if counted && predict::beaten(&case, first).is_none() {
+        outcome.experiments = experiments::design(&outcome.evidence, &outcome.results, &time, &case);
+    }
     outcome.order = order::order(&outcome, &case);
     outcome.outputs = Some(outputs::diagnosed(&outcome, &case));
     Ok(outcome)
@@ -199,9 +215,24 @@ fn refuse(outcome: &mut TriageOutcome, sheet: &FactSheet, missing: Vec<Fact>) {
     let words: Vec<&str> = missing.iter().map(|f| f.as_str()).collect();
     outcome.status = Status::Refused;
     outcome.refusal = Some(format!("no diagnosis without {}", words.join(", ")));
-    outcome.supply = missing.iter().map(|f| intake::supply(sheet, *f)).collect();
+    outcome.supply = missing.iter().map(|f| intake::supply(sheet, *f, &[])).collect();
     outcome.missing = missing;
     outcome.outputs = Some(outputs::refused(outcome));
+}
+
+/// The kinds of ceiling that this operator needs and the device lacks, as a sheet names them.
+fn lacking(work: &Work, accounts: &Accounts, ceilings: &Ceilings) -> Vec<&'static str> {
+    let mut kinds: Vec<&str> = Vec::new();
+    if accounts.hbm_roof.is_none() {
+        kinds.push("hbm_copy");
+    }
+    for part in work.parts.iter().filter(|p| ceilings.math(p.math, p.tensor).is_none()) {
+        let kind = part.math.ceiling(part.tensor);
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    kinds
 }
 
 /// The call by arithmetic intensity alone.
@@ -253,7 +284,9 @@ fn diagnose(outcome: &mut TriageOutcome, case: &Case<'_>) {
     let busy = |s| case.signals.figure(s).cloned();
     let (hbm, compute) = (busy(Signal::HbmBusy), busy(Signal::ComputeBusy));
     let value = |f: &Option<Figure>| f.as_ref().map_or(0.0, |f| f.value);
-    let (memory_holds, compute_holds) = (value(&hbm) >= EXPLAINS, value(&compute) >= EXPLAINS);
+    // One percentage that stands for many times the useful bytes, none of them counted, decides nothing.
+    let counted = case.signals.get(Signal::ImpliedTraffic).is_none();
+    let (memory_holds, compute_holds) = (counted && value(&hbm) >= EXPLAINS, value(&compute) >= EXPLAINS);
     let call = match initial.call {
         Call::NearRidge if memory_holds || compute_holds => Call::NearRidge,
         Call::ComputeBound if compute_holds => Call::ComputeBound,

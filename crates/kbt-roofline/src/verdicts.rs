@@ -177,7 +177,12 @@ impl TriageOutcome {
                         .share
                         .as_ref()
                         .map_or(String::new(), |s| format!(" ({:.0} % of the time)", s.value * 100.0));
-                    format!("; first suspect {}{share}", r.title)
+                    let word = match r.standing {
+                        Standing::Confirmed => "confirmed",
+                        Standing::Open => "first to measure",
+                        _ => "first suspect",
+                    };
+                    format!("; {word} {}{share}", r.title)
                 });
                 let rough = if self.order_of_magnitude { ", order of magnitude" } else { "" };
                 format!("{call}{rough}{first}")
@@ -189,8 +194,11 @@ impl TriageOutcome {
 
     /// The candidate to name: the first that is not out by an experiment or by evidence against it alone.
     pub(crate) fn lead(&self) -> Option<&CandidateRow> {
-        let out = |s| matches!(s, Standing::Refuted | Standing::Barred | Standing::Unlikely);
-        self.evidence.iter().find(|r| !out(r.standing))
+        let suspects = || self.evidence.iter().filter(|r| r.standing.is_suspect());
+        let first = suspects().find(|r| r.matters()).or_else(|| suspects().next())?;
+        // Of what nothing speaks for, that which the next experiment is about.
+        let next = self.experiments.first().filter(|_| first.standing == Standing::Open);
+        next.and_then(|e| self.evidence.iter().find(|r| r.candidate == e.candidate)).or(Some(first))
     }
 
     /// The class that stands first, where one has evidence.

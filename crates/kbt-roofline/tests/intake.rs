@@ -64,6 +64,12 @@ fn questions_are_sorted_into_those_a_roofline_answers_and_those_it_does_not() {
         "When will the B300 be available?",
         "What is the TDP of a GB300?",
         "How much does cooling a rack cost?",
+        "Does Llama-70B fit into 80 GB?",
+        "Will it OOM?",
+        "Does my KV cache fit into memory?",
+        "How expensive is it?",
+        "TCO of B200 vs H200",
+        "How many GPUs for 1000 users?",
     ] {
         let outcome = run(&format!("question: \"{question}\"\n"));
         assert_eq!(outcome.status, Status::OutOfScope, "{question}");

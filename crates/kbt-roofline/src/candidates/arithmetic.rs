@@ -1,7 +1,8 @@
 //! Candidates of the arithmetic side: the roof itself, its instructions and tiles, overlap, roles, other pipes.
 
-use super::{BottleneckClass, CandidateSpec, active_lanes, experiment, made, share, shortfall};
+use super::{BottleneckClass, CandidateSpec, active_lanes, experiment, made, share};
 use crate::conditions::{ALU_BUSY, FLAG, HBM_BUSY, NCU_60, NCU_80, Source, XU_BUSY, above, below};
+use crate::outcome::Resource;
 use crate::signals::{Signal as S, Signals};
 use kbt_evidence::Figure;
 
@@ -24,11 +25,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         supports: &[&[above(S::ComputeBusy, 0.6, NCU_60)]],
         against: &[below(S::ComputeBusy, 0.6, NCU_60), above(S::LegacyMma, 0.5, FLAG)],
         claim: share!(ComputeBusy),
-        experiment: experiment(
-            "raise the SM clock limit by 5 % (or lower it), all else fixed: a kernel at its arithmetic roof follows",
-            Some("nvidia-smi --lock-gpu-clocks=MHZ"),
-            0.05,
-        ),
+        experiment: experiment("raise the SM clock limit by 5 % (or lower it), all else fixed: a kernel at its arithmetic roof follows", 0.05).moves(&[Resource::Compute, Resource::Waves, Resource::Xu, Resource::Shared, Resource::L2]),
     },
     CandidateSpec {
         id: "no_matrix_instructions",
@@ -37,7 +34,10 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         fix: "use WGMMA (9.0), tcgen05 (10.x) or mma.sync (elsewhere) for the products",
         checks: &["no_tensor_instructions"],
         supports: &[],
-        against: &[above(S::ComputeBusy, 0.8, NCU_80)],
+        against: &[
+            above(S::ComputeBusy, 0.8, NCU_80),
+            below(S::ComputeShare, 0.03, Source::Assumed("so little arithmetic is quick on any instruction")),
+        ],
         claim: |s| match s.get(S::TensorInstructions) {
             _ if s.get(S::TensorKernel).is_some_and(|tensor| tensor < 0.5) => None,
             Some(v) if v < 0.5 => made(
@@ -56,11 +56,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
             ),
             _ => None,
         },
-        experiment: experiment(
-            "replace the inner product by the native matrix instruction, same tiles",
-            Some("kbt sass metrics LISTING"),
-            0.8,
-        ),
+        experiment: experiment("replace the inner product by the native matrix instruction, same tiles", 0.8).moves(&[Resource::Waves]),
     },
     CandidateSpec {
         id: "tile_waste",
@@ -70,8 +66,12 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         checks: &["tile_use"],
         supports: &[],
         against: &[above(S::HbmBusy, 0.6, HBM_BUSY)],
-        claim: shortfall!(TileUse, "padding within the tiles"),
-        experiment: experiment("run the nearest shape that the tile divides", None, 1.0),
+        claim: |s| {
+            // Padding is computed, not moved: it costs no more than what the useful bytes leave.
+            let padded = (1.0 - s.get(S::TileUse)?).min(1.0 - s.get(S::HbmShare).unwrap_or(0.0).min(1.0));
+            made(s, padded, "padding within the tiles", &[S::TileUse, S::HbmShare])
+        },
+        experiment: experiment("the same shape with the next smaller tile, which pads less", 1.0).moves(&[Resource::Waves]),
     },
     CandidateSpec {
         id: "no_overlap",
@@ -86,7 +86,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
             above(S::WarpSpecialized, 0.5, FLAG),
         ],
         claim: share!(Gap),
-        experiment: experiment("one more pipeline stage, same tile and grid", None, 0.4),
+        experiment: experiment("one more pipeline stage, same tile and grid", 0.4),
     },
     CandidateSpec {
         id: "role_imbalance",
@@ -112,11 +112,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
             }
             None => None,
         },
-        experiment: experiment(
-            "give the waited-for role one more warp (or one stage of its buffer)",
-            Some("kbt trace stats TRACE"),
-            0.5,
-        ),
+        experiment: experiment("give the waited-for role one more warp", 0.5),
     },
     CandidateSpec {
         id: "xu_pipe",
@@ -127,11 +123,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         supports: &[&[above(S::XuBusy, 0.6, XU_BUSY)]],
         against: &[below(S::XuBusy, 0.6, XU_BUSY), below(S::WaveEfficiency, 0.85, ACTIVE)],
         claim: |s| pipe(s, S::XuBusy),
-        experiment: experiment(
-            "replace every exp2 by one FMA (wrong results, right timing)",
-            Some("kbt microbench run --only '^ex2'"),
-            0.4,
-        ),
+        experiment: experiment("replace every exp2 by one FMA (wrong results, right timing)", 0.4).moves(&[Resource::Xu]),
     },
     CandidateSpec {
         id: "alu_pipe",
@@ -142,11 +134,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         supports: &[&[above(S::AluBusy, 0.6, ALU_BUSY)]],
         against: &[below(S::AluBusy, 0.6, ALU_BUSY), below(S::WaveEfficiency, 0.85, ACTIVE)],
         claim: |s| pipe(s, S::AluBusy),
-        experiment: experiment(
-            "remove half of the integer instructions of the loop, addresses or hashing (wrong results, right timing)",
-            Some("kbt sass metrics LISTING"),
-            0.4,
-        ),
+        experiment: experiment("remove half of the integer instructions of the loop, addresses or hashing (wrong results, right timing)", 0.4),
     },
     CandidateSpec {
         id: "fma_pipe",
@@ -165,11 +153,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
                 &[S::FmaBusy, S::ComputeShare, S::ThreadsPerInst],
             )
         },
-        experiment: experiment(
-            "remove one scalar operation an element",
-            Some("kbt sass metrics LISTING"),
-            0.4,
-        ),
+        experiment: experiment("remove one scalar operation an element", 0.4),
     },
     CandidateSpec {
         id: "warp_divergence",
@@ -193,6 +177,6 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
                 &[S::ThreadsPerInst, S::IssueActive, S::AluBusy, S::FmaBusy, S::XuBusy, S::LsuBusy, S::Gap],
             )
         },
-        experiment: experiment("feed inputs that take one path only", None, 0.8),
+        experiment: experiment("feed inputs that take one path only", 0.8),
     },
 ];

@@ -1,7 +1,8 @@
 //! Candidates of neither roof: grid and waves, residency, synchronisation, the host, links, clocks.
 
-use super::{BottleneckClass, CandidateSpec, experiment, made, share, shortfall};
-use crate::conditions::{HBM_BUSY, LOCAL_SECTORS, NCU_60, NCU_80, Source, above, below};
+use super::{BottleneckClass, CandidateSpec, Saving, experiment, made, share, shortfall};
+use crate::conditions::{FLAG, HBM_BUSY, LOCAL_SECTORS, NCU_60, NCU_80, Source, above, below};
+use crate::outcome::Resource;
 use crate::signals::Signal as S;
 
 /// The candidates; among equals the earlier one is proposed first.
@@ -15,16 +16,12 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         supports: &[],
         against: &[above(S::ComputeBusy, 0.8, NCU_80), above(S::HbmBusy, 0.8, NCU_80)],
         claim: shortfall!(WaveEfficiency, "SM time empty in the last wave"),
-        experiment: experiment(
-            "run a shape whose tiles fill the waves before it, and compare time for each tile",
-            None,
-            1.0,
-        ),
+        experiment: experiment("run a shape whose tiles fill the waves before it, and compare time for each tile", 1.0).moves(&[Resource::Waves]),
     },
     CandidateSpec {
         id: "too_few_ctas",
         class: BottleneckClass::LaunchShape,
-        title: "too few CTAs: SMs stay empty, and one CTA an SM hides nothing",
+        title: "too few CTAs: SMs stay empty, and the others have little to hide latency with",
         fix: "more CTAs: split-K, smaller tiles where the instruction allows them, batching of calls",
         checks: &["small_shape"],
         supports: &[],
@@ -36,12 +33,8 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
             let idle = s.get(S::Gap).unwrap_or(0.0).max(1.0 - fill);
             made(s, idle, "idle time of a grid smaller than the device", &[S::SmFill, S::Gap])
         },
-        experiment: experiment(
-            "double the CTAs by splitting K in two (with the reduction), same tile",
-            None,
-            0.5,
-        )
-        .streaming("double the CTAs: two for each row or run of elements that has one (with the reduction between them)"),
+        experiment: experiment("{parts} times the CTAs by splitting K in {parts} (with the reduction), same tile", 0.5).saves(Saving::MoreCtas).moves(&[Resource::Waves])
+        .streaming("{parts} times the CTAs, each with its part of the elements (of a row or a sum: with the reduction between them)"),
     },
     CandidateSpec {
         id: "register_spills",
@@ -73,11 +66,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
             ),
             None => None,
         },
-        experiment: experiment(
-            "raise the register limit until ptxas reports no spill, same tile",
-            Some("kbt sass regs --arch ARCH PTX"),
-            0.8,
-        ),
+        experiment: experiment("raise the register limit until ptxas reports no spill, same tile", 0.8).moves(&[Resource::L2, Resource::HbmTraffic]),
     },
     CandidateSpec {
         id: "occupancy_limits",
@@ -95,7 +84,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
             made(s, s.get(S::Gap)?, "idle time", &[S::Gap, S::Occupancy])
                 .filter(|_| s.get(S::Occupancy).is_some())
         },
-        experiment: experiment("halve the registers a thread (launch bounds), same tile", None, 0.4),
+        experiment: experiment("halve the registers a thread (launch bounds), same tile", 0.4),
     },
     CandidateSpec {
         id: "synchronisation",
@@ -117,7 +106,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
                 &[S::SyncStall, S::Gap],
             )
         },
-        experiment: experiment("remove one barrier (wrong results, right timing)", None, 0.5),
+        experiment: experiment("remove one barrier (wrong results, right timing)", 0.5),
     },
     CandidateSpec {
         id: "launch_overhead",
@@ -139,11 +128,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
                 &[S::HostGap, S::LaunchShare, S::SubmissionShare, S::HbmShare, S::ComputeShare],
             )
         },
-        experiment: experiment(
-            "replay the same kernels from a CUDA graph",
-            Some("nsys profile --cuda-graph-trace=node APP"),
-            0.8,
-        ),
+        experiment: experiment("replay the same kernels from a CUDA graph", 0.8).saves(Saving::OutsideTheKernels).moves(&[Resource::Submission]),
     },
     CandidateSpec {
         id: "host_device_transfers",
@@ -154,7 +139,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         supports: &[],
         against: &[above(S::HbmBusy, 0.8, NCU_80), above(S::ComputeBusy, 0.8, NCU_80)],
         claim: share!(TransferShare),
-        experiment: experiment("time the call with its data resident", None, 1.0),
+        experiment: experiment("time the call with its data resident", 1.0).moves(&[Resource::HostTransfer]),
     },
     CandidateSpec {
         id: "communication",
@@ -162,10 +147,17 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         title: "communication between GPUs",
         fix: "overlap it with arithmetic, or send less",
         checks: &["communication"],
-        supports: &[],
+        supports: &[&[above(S::CommInside, 0.5, FLAG)]],
         against: &[above(S::HbmBusy, 0.8, NCU_80), above(S::ComputeBusy, 0.8, NCU_80)],
-        claim: share!(CommShare),
-        experiment: experiment("time the call with communication off", None, 1.0),
+        claim: |s| match s.figure(S::CommShare) {
+            Some(share) => Some(share.clone()),
+            // Of unknown size: all that no roof needs may be communication.
+            None if s.get(S::CommInside)? > 0.5 => {
+                made(s, s.get(S::Gap)?, "at most the idle time", &[S::Gap, S::CommInside])
+            }
+            None => None,
+        },
+        experiment: experiment("time the call with communication off", 1.0).moves(&[Resource::Communication]),
     },
     CandidateSpec {
         id: "clocks",
@@ -175,11 +167,17 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         checks: &["power_or_frequency"],
         supports: &[],
         against: &[above(S::HbmBusy, 0.8, NCU_80)],
-        claim: |s| made(s, (1.0 - s.get(S::ClockRatio)?).max(0.0), "clock that is missing", &[S::ClockRatio]),
-        experiment: experiment(
-            "lock the SM clock at the ceilings' own, with a cool-down before each run",
-            Some("nvidia-smi --lock-gpu-clocks=MHZ"),
-            0.9,
-        ),
+        claim: |s| match s.get(S::ClockRatio) {
+            Some(ratio) => made(s, (1.0 - ratio).max(0.0), "clock that is missing", &[S::ClockRatio]),
+            // At the power limit the clock is lower by an unknown part of the time that the full one would not need.
+            None if s.get(S::PowerRatio)? > 0.97 => made(
+                s,
+                s.get(S::Gap)?,
+                "at most the time beyond the roof at the full clock",
+                &[S::Gap, S::PowerRatio],
+            ),
+            None => None,
+        },
+        experiment: experiment("lock the SM clock at the ceilings' own, with a cool-down before each run", 0.9).moves(&[Resource::Compute, Resource::Waves, Resource::Xu, Resource::Shared, Resource::L2]),
     },
 ];

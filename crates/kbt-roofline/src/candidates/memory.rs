@@ -1,14 +1,17 @@
 //! Candidates of the memory side: device memory, access patterns, latency, the levels on chip.
 
-use super::{BottleneckClass, CandidateSpec, experiment, made, share, wanted_sectors};
+use super::{BottleneckClass, CandidateSpec, Saving, experiment, made, share, wanted_sectors};
 use crate::conditions::{
     CONFLICTS, FLAG, HBM_BUSY, L2_BUSY, L2_REUSE, LOCAL_SECTORS, NCU_60, NCU_80, SECTORS, Source, above,
     below,
 };
+use crate::outcome::Resource;
 use crate::signals::Signal as S;
 
 const REDUNDANT: Source =
     Source::Assumed("traffic past a quarter more than compulsory is to be removed first");
+const UNCOUNTED: Source =
+    Source::Assumed("at twice the useful bytes a busy percentage wants its bytes counted before it decides");
 const REUSE: Source = Source::Assumed(
     "an SM starts one load and four FMAs of a warp a clock: fewer than four FMAs a load and the loads limit",
 );
@@ -27,7 +30,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         title: "device memory moves bytes that the operator does not need moved",
         fix: "keep the reused operand or the intermediate on chip: fuse, or hold it in registers, shared memory or a cluster",
         checks: &["repeated_traffic", "intermediates_in_hbm"],
-        supports: &[],
+        supports: &[&[above(S::ImpliedTraffic, 2.0, UNCOUNTED)]],
         against: &[
             below(
                 S::HbmBusy,
@@ -42,20 +45,16 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
             let extra = match (s.get(S::TrafficRatio), s.get(S::IntermediateRatio)) {
                 (Some(ratio), _) => 1.0 - 1.0 / ratio.max(1.0),
                 (None, Some(extra)) => extra / (1.0 + extra),
-                _ => return None,
+                (None, None) => 1.0 - 1.0 / s.get(S::ImpliedTraffic)?,
             };
             made(
                 s,
                 busy * extra,
                 "device-memory time of bytes beyond the useful ones, less spills and unneeded sectors",
-                &[S::HbmBusy, S::TrafficRatio, S::IntermediateRatio, S::Spills, S::SectorWaste],
+                &[S::HbmBusy, S::TrafficRatio, S::IntermediateRatio, S::ImpliedTraffic, S::Spills, S::SectorWaste],
             )
         },
-        experiment: experiment(
-            "keep the re-read operand or intermediate on chip (one fusion), same grid and tiles",
-            None,
-            1.0,
-        ),
+        experiment: experiment("keep the re-read operand or intermediate on chip (one fusion), same grid and tiles", 1.0).moves(&[Resource::HbmTraffic, Resource::L2]),
     },
     CandidateSpec {
         id: "hbm_bandwidth",
@@ -67,17 +66,15 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         against: &[
             below(S::HbmBusy, 0.6, HBM_BUSY),
             above(S::TrafficRatio, 1.25, REDUNDANT),
+            above(S::ImpliedTraffic, 2.0, UNCOUNTED),
             above(S::StorageWidth, 1.2, WIDER),
         ],
         claim: |s| {
-            let useful = s.get(S::HbmBusy)? / s.get(S::TrafficRatio).unwrap_or(1.0).max(1.0);
-            made(s, useful, "device-memory time of the useful bytes", &[S::HbmBusy, S::TrafficRatio])
+            let moved = s.get(S::TrafficRatio).or(s.get(S::ImpliedTraffic)).unwrap_or(1.0);
+            let useful = s.get(S::HbmBusy)? / moved.max(1.0);
+            made(s, useful, "device-memory time of the useful bytes", &[S::HbmBusy, S::TrafficRatio, S::ImpliedTraffic])
         },
-        experiment: experiment(
-            "halve the bytes of the largest tensor (store it in half the width), same arithmetic and grid",
-            None,
-            0.4,
-        ),
+        experiment: experiment("halve the bytes of the largest tensor ({tensor}: store it in half the width), same arithmetic and grid", 0.4).saves(Saving::HalfOfLargestTensor).moves(&[Resource::Hbm, Resource::HbmTraffic, Resource::L2]),
     },
     CandidateSpec {
         id: "wide_dtype",
@@ -100,7 +97,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
                 &[S::HbmBusy, S::StorageWidth],
             )
         },
-        experiment: experiment("store the inputs in the sufficient format, convert in registers", None, 0.8),
+        experiment: experiment("store the inputs in the sufficient format, convert in registers", 0.8).saves(Saving::WiderBits).moves(&[Resource::Hbm, Resource::HbmTraffic, Resource::L2]),
     },
     CandidateSpec {
         id: "uncoalesced_access",
@@ -130,11 +127,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
             ),
             None => None,
         },
-        experiment: experiment(
-            "let neighbouring threads load neighbouring addresses: a contiguous copy of the tensor, or swapped indices (wrong results, right timing)",
-            None,
-            0.7,
-        ),
+        experiment: experiment("let neighbouring threads load neighbouring addresses: a contiguous copy of the tensor, or swapped indices (wrong results, right timing)", 0.7).moves(&[Resource::HbmTraffic, Resource::L2]),
     },
     CandidateSpec {
         id: "memory_latency",
@@ -159,11 +152,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
                 made(s, share, "idle time in which warps wait for memory", &[S::LongScoreboard, S::Gap])
             }
         },
-        experiment: experiment(
-            "double the loads in flight (unroll by two, or one more pipeline stage)",
-            Some("kbt microbench run --only '^ceiling:hbm'"),
-            0.5,
-        ),
+        experiment: experiment("double the loads in flight (unroll by two, or one more pipeline stage)", 0.5).saves(Saving::TwiceInFlight),
     },
     CandidateSpec {
         id: "dependency_chain",
@@ -177,7 +166,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
             below(S::DependentChain, 0.5, FLAG),
         ],
         claim: share!(ChainShare),
-        experiment: experiment("run two independent chains in one thread", None, 0.4),
+        experiment: experiment("run two independent chains at once, each half as long", 0.5).moves(&[Resource::Chain]),
     },
     CandidateSpec {
         id: "l2_bandwidth",
@@ -210,11 +199,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
                 &[S::L2Busy, S::L2Reuse, S::L2Hit, S::Spills, S::SectorWaste],
             )
         },
-        experiment: experiment(
-            "use each byte read from L2 for twice the work: two outputs a thread, or a tile twice as long",
-            None,
-            0.4,
-        )
+        experiment: experiment("use each byte read from L2 for twice the work: two outputs a thread, or a tile twice as long", 0.4).moves(&[Resource::L2])
         .streaming("halve the bytes that pass L2: a narrower format, or a neighbouring operator fused"),
     },
     CandidateSpec {
@@ -260,7 +245,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
                 &[S::BusyNotUseful, S::FmaPerLoad],
             )
         },
-        experiment: experiment("compute a 2 x 2 block of outputs a thread from the same loads", None, 0.45)
+        experiment: experiment("compute a 2 x 2 block of outputs a thread from the same loads", 0.45)
             .streaming("load twice the bytes an instruction (up to 16 a thread), same elements"),
     },
     CandidateSpec {
@@ -284,7 +269,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
                 &[S::ConflictShare, S::ConflictOfL1, S::L1Busy, S::HbmShare],
             )
         },
-        experiment: experiment("pad each row of the shared tile by one access width", None, 0.8),
+        experiment: experiment("pad each row of the shared tile by one access width", 0.8).moves(&[Resource::Shared]),
     },
     CandidateSpec {
         id: "shared_bandwidth",
@@ -295,6 +280,6 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         supports: &[&[above(S::SharedShare, 0.6, NCU_60)]],
         against: &[below(S::SharedShare, 0.6, NCU_60)],
         claim: share!(SharedShare),
-        experiment: experiment("keep one operand in registers between two MMAs", None, 0.25),
+        experiment: experiment("keep one operand in registers between two MMAs", 0.25).moves(&[Resource::Shared]),
     },
 ];

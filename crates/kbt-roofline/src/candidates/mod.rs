@@ -8,6 +8,7 @@ mod memory;
 
 use crate::conditions::Condition;
 use crate::facts::OperatorKind;
+use crate::outcome::Resource;
 use crate::signals::{Signal as S, Signals};
 use kbt_evidence::{Figure, FixClass, Unit};
 use serde::{Deserialize, Serialize};
@@ -96,14 +97,32 @@ impl std::fmt::Display for BottleneckClass {
 /// The share of the time a candidate would account for.
 type Claim = fn(&Signals) -> Option<Figure>;
 
-/// The experiment of a candidate: the factor, a command, and how much of the claimed share it should remove.
+/// How the time after an experiment follows from the sheet's figures.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Saving {
+    /// This part of the claimed share goes: for changes whose effect no figure of a sheet gives.
+    Part(f64),
+    /// Half of the bytes of the largest tensor.
+    HalfOfLargestTensor,
+    /// The bits of the inputs beyond those that suffice.
+    WiderBits,
+    /// Twice the bytes in flight: by Little's law twice the bandwidth, up to the roof.
+    TwiceInFlight,
+    /// What lies outside the kernels.
+    OutsideTheKernels,
+    /// The waves of more and shorter CTAs.
+    MoreCtas,
+}
+
+/// The experiment of a candidate: the factor, and how its time is predicted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ExperimentRow {
     factor: &'static str,
     /// The factor where the operator reuses nothing within a tile.
     streaming: Option<&'static str>,
-    pub(crate) command: Option<&'static str>,
-    pub(crate) effect: f64,
+    pub(crate) saving: Saving,
+    /// Bounds that the change moves; no prediction lies below any other.
+    pub(crate) moves: &'static [Resource],
 }
 
 impl ExperimentRow {
@@ -120,6 +139,14 @@ impl ExperimentRow {
 
     const fn streaming(self, factor: &'static str) -> Self {
         Self { streaming: Some(factor), ..self }
+    }
+
+    const fn saves(self, saving: Saving) -> Self {
+        Self { saving, ..self }
+    }
+
+    const fn moves(self, moves: &'static [Resource]) -> Self {
+        Self { moves, ..self }
     }
 }
 
@@ -169,8 +196,9 @@ macro_rules! shortfall {
     };
 }
 
-const fn experiment(factor: &'static str, command: Option<&'static str>, effect: f64) -> ExperimentRow {
-    ExperimentRow { factor, streaming: None, command, effect }
+/// A change of one factor that removes `part` of the claimed share, unless `saves` says how else it is predicted.
+const fn experiment(factor: &'static str, part: f64) -> ExperimentRow {
+    ExperimentRow { factor, streaming: None, saving: Saving::Part(part), moves: &[] }
 }
 
 use {share, shortfall};
@@ -199,7 +227,9 @@ mod tests {
             for id in candidate.checks {
                 assert!(CHECKS.iter().any(|c| c.id == *id), "{id}");
             }
-            assert!(candidate.experiment.effect > 0.0 && candidate.experiment.effect <= 1.0);
+            if let Saving::Part(part) = candidate.experiment.saving {
+                assert!(part > 0.0 && part <= 1.0, "{}", candidate.id);
+            }
             assert!(!candidate.checks.is_empty() || !candidate.supports.is_empty(), "{}", candidate.id);
         }
     }

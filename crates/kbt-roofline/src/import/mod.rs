@@ -91,6 +91,12 @@ fn median(values: &mut [f64]) -> Option<f64> {
     }
 }
 
+/// Whether a kernel's name is that of a communication library's: its time is communication, whole or in part.
+fn communicates(kernel: &str) -> bool {
+    let name = kernel.to_lowercase();
+    ["nccl", "nvshmem", "rccl", "allreduce", "all_reduce"].iter().any(|word| name.contains(word))
+}
+
 fn sheet(origin: &str, kernel: &str, launches: &[Launch], problems: &mut Vec<String>) -> FactSheet {
     let mut found: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for launch in launches {
@@ -110,7 +116,7 @@ fn sheet(origin: &str, kernel: &str, launches: &[Launch], problems: &mut Vec<Str
         method: Some(TimingMethod::Profiler),
         kernels: Some(1.0),
         launches: Some(count as f64),
-        communication_included: Some(false),
+        communication_included: Some(communicates(kernel)),
         provenance: Some(place.clone()),
         ..Timing::default()
     });
@@ -133,7 +139,9 @@ fn sheet(origin: &str, kernel: &str, launches: &[Launch], problems: &mut Vec<Str
     };
     let device = DeviceFacts {
         compile_target: first.and_then(|l| l.target.clone()),
-        sm_clock_mhz: get("sm__cycles_elapsed.avg.per_second").map(|hz| hz / 1e6),
+        sm_clock_mhz: get("sm__cycles_elapsed.avg.per_second")
+            .or_else(|| get("gpc__cycles_elapsed.avg.per_second"))
+            .map(|hz| hz / 1e6),
         provenance: Some(place.clone()),
         ..DeviceFacts::default()
     };

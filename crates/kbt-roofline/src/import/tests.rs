@@ -220,3 +220,16 @@ fn the_same_id_in_two_exports_of_one_file_is_two_launches() {
     assert_eq!(import.launches, 2);
     assert_eq!(import.sheet.timing.unwrap().median_us, Some(11.5));
 }
+
+#[test]
+fn a_communication_library_s_kernel_is_communication() {
+    let inside = |text: &str| {
+        let import = import(text.as_bytes(), "n.csv", None).unwrap();
+        import.sheet.timing.unwrap().communication_included
+    };
+    assert_eq!(inside(&details()), Some(false));
+    let nccl =
+        details().replace("void gemm<float, 3>(float*, \"\"a\"\", int)", "ncclDevKernel_AllReduce_Sum_bf16");
+    assert!(nccl.contains("ncclDevKernel"));
+    assert_eq!(inside(&nccl), Some(true));
+}

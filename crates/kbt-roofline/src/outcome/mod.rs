@@ -160,6 +160,27 @@ pub struct CandidateRow {
     pub needed: Vec<String>,
 }
 
+/// The smallest share of the time worth an experiment: less cannot be told from noise.
+const LEAST_SHARE: f64 = 0.05;
+
+impl CandidateRow {
+    /// Whether it may account for a part of the time that can be told from noise.
+    pub(crate) fn matters(&self) -> bool {
+        self.share.as_ref().is_none_or(|s| s.value >= LEAST_SHARE)
+    }
+}
+
+impl TriageOutcome {
+    /// Whether the figures contradict each other so that no bottleneck is asserted and nothing predicted.
+    pub(crate) fn asserts_nothing(&self) -> bool {
+        let told = self.outputs.as_ref().map_or("", |o| o.conclusion.as_str());
+        self.status == Status::Diagnosed && told.starts_with(NO_BOTTLENECK)
+    }
+}
+
+/// How a conclusion without a bottleneck begins.
+pub(crate) const NO_BOTTLENECK: &str = "no bottleneck is asserted";
+
 /// The smallest experiment that changes one factor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Experiment {

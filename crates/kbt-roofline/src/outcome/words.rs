@@ -144,6 +144,13 @@ words! {
     }
 }
 
+impl CandidateStanding {
+    /// Whether a candidate is still a suspect.
+    pub(crate) const fn is_suspect(self) -> bool {
+        !matches!(self, Self::Refuted | Self::Barred | Self::Unlikely)
+    }
+}
+
 words! {
     /// What a result says of its experiment.
     Reading ("snake_case") {

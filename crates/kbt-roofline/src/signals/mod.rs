@@ -1,6 +1,7 @@
 //! Signals: the numbers that checks and candidates read, each derived once from the sheet, the profiler and the
 //! accountings. A signal that cannot be had is absent, with the measurement that would give it.
 
+mod implied;
 mod sources;
 
 use kbt_evidence::{Figure, Unit};
@@ -32,6 +33,7 @@ signals! {
     HbmShare = "hbm_share", "useful HBM bytes at the HBM roof, over the time", "`timing.median_us` and an HBM ceiling";
     HbmBusy = "hbm_busy", "how busy device memory is", "ncu --metrics gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed";
     TrafficRatio = "traffic_ratio", "device-memory bytes moved over useful bytes", "ncu --metrics dram__bytes.sum";
+    ImpliedTraffic = "implied_traffic", "bytes that the busy percentage of device memory stands for, over the useful ones", "ncu --metrics gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed";
     IntermediateRatio = "intermediate_ratio", "bytes of intermediates in device memory over useful bytes", "`dataflow.intermediate_hbm_bytes`: bytes written to device memory and read again";
     SectorExcess = "sector_excess", "sectors a request over the least that the access width needs", "ncu --metrics l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio,l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_st.ratio";
     SectorWaste = "sector_waste", "share of the global sectors beyond those that the access width needs", "ncu --metrics l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum,l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum (and st)";
@@ -57,6 +59,7 @@ signals! {
     HostSyncs = "host_syncs", "host synchronisations within one call", "`implementation.host_syncs`";
     TransferShare = "transfer_share", "host-device transfers over the time", "`timing.host_transfer_us`: nsys, memcpy rows";
     CommShare = "communication_share", "communication over the time", "`timing.communication_us`: the same call with communication off";
+    CommInside = "communication_inside", "whether communication of unknown size is inside the time (1) or none is (0)", "`timing.communication_included`";
     ClockRatio = "clock_ratio", "SM clock during the timing over the one behind the ceilings", "`device.sm_clock_mhz`: nvidia-smi --query-gpu=clocks.sm during the timing";
     PowerRatio = "power_ratio", "power drawn over the limit", "`device.power_draw_w`, `device.power_limit_w`";
     ThreadsPerInst = "threads_per_inst", "threads that take part in an instruction, of 32", "ncu --metrics smsp__thread_inst_executed_per_inst_executed.ratio";

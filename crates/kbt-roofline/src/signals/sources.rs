@@ -123,8 +123,9 @@ fn from_facts(s: &mut Signals, sheet: &FactSheet, work: &Work, ceilings: &Ceilin
         10 => Some("tcgen05"),
         _ => None,
     };
-    if let (Some(used), Some(own)) = (&i.mma_instruction, own) {
-        let legacy = !used.to_lowercase().contains(own);
+    if let Some(used) = &i.mma_instruction {
+        // Elsewhere mma.sync is the part's own.
+        let legacy = own.is_some_and(|own| !used.to_lowercase().contains(own));
         s.set(Signal::LegacyMma, given("implementation.mma_instruction", flag(legacy), Unit::Count));
     }
     tile_use(s, sheet, &i);
@@ -196,6 +197,11 @@ fn in_flight(s: &mut Signals, sheet: &FactSheet, i: &Implementation, ceilings: &
 }
 
 fn host(s: &mut Signals, sheet: &FactSheet, t: &Timing) {
+    // Where its size is known, that speaks for it.
+    if let (Some(inside), None) = (t.communication_included, t.communication_us) {
+        let flag = if inside { 1.0 } else { 0.0 };
+        s.set(Signal::CommInside, sheet.figure("timing.communication_included", "", flag, Unit::Count));
+    }
     if let (Some(kernel), Some(total)) = (t.kernel_us, bounds::time(sheet)) {
         let kernel = sheet.figure("timing.kernel_us", "kernel time", kernel, Unit::Microseconds);
         let gap = (total.value - kernel.value) / total.value;
@@ -313,6 +319,7 @@ fn from_metrics(s: &mut Signals, sheet: &FactSheet, work: &Work, ceilings: &Ceil
         );
         s.set(Signal::FmaPerLoad, figure);
     }
+    super::implied::traffic(s, sheet, ceilings, m);
     if s.get(Signal::ClockRatio).is_none()
         && let (Some(hz), Some(behind)) = (m.get("sm__cycles_elapsed.avg.per_second"), &ceilings.sm_clock_mhz)
     {

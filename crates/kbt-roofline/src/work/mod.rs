@@ -32,8 +32,37 @@ pub(crate) struct Work {
     pub(crate) parts: Vec<MathPart>,
     /// exp2 evaluations, where the operator has them.
     pub(crate) ex2: Option<Figure>,
+    /// What is read and written, tensor by tensor.
+    pub(crate) tensors: Vec<Tensor>,
     /// What was taken to be so.
     pub(crate) assumptions: Vec<String>,
+}
+
+/// A tensor of a call, by the compulsory bytes that it moves.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Tensor {
+    pub(crate) name: String,
+    pub(crate) bytes: f64,
+    /// The format it is read in; absent of what is written.
+    pub(crate) read_as: Option<Dtype>,
+}
+
+impl Tensor {
+    fn read(name: impl Into<String>, bytes: f64, format: Dtype) -> Self {
+        Self { name: name.into(), bytes, read_as: Some(format) }
+    }
+
+    fn written(name: impl Into<String>, bytes: f64) -> Self {
+        Self { name: name.into(), bytes, read_as: None }
+    }
+}
+
+impl Work {
+    /// The tensor that moves most; the whole of the bytes where they are given as one count.
+    pub(crate) fn largest(&self) -> Option<&Tensor> {
+        // Among equals the first, so that an input comes before an output.
+        self.tensors.iter().rev().max_by(|a, b| a.bytes.total_cmp(&b.bytes))
+    }
 }
 
 /// Derives the work, or says which facts it lacks.
@@ -164,12 +193,18 @@ fn figures(
         read_share,
         parts,
         ex2,
+        tensors: counts.tensors,
         assumptions,
     }
 }
 
 fn counts_line(given: Option<f64>, derived: &str) -> &str {
     if given.is_some() { "given" } else { derived }
+}
+
+/// A count with its noun.
+pub(crate) fn plural(count: f64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1.0 { "" } else { "s" })
 }
 
 /// Bytes as people read them.

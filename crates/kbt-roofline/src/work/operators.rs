@@ -1,6 +1,6 @@
 //! Operations and compulsory bytes of each family of operators.
 
-use super::bytes;
+use super::{Tensor, bytes, plural};
 use crate::dtype::Dtype;
 use crate::facts::{Operator, OperatorKind, Shape};
 
@@ -14,6 +14,7 @@ pub(super) struct Counts {
     /// Of the operations, the second matrix product's (attention).
     pub(super) second: f64,
     pub(super) ex2: Option<f64>,
+    pub(super) tensors: Vec<Tensor>,
 }
 
 pub(super) struct Formats {
@@ -54,6 +55,11 @@ pub(super) fn counts(kind: OperatorKind, operator: &Operator, s: &Shape, f: &For
                 ),
                 second: 0.0,
                 ex2: None,
+                tensors: vec![
+                    Tensor::read("A", a, f.input(0)),
+                    Tensor::read("B", w, f.input(1)),
+                    Tensor::written("C", c),
+                ],
             }
         }
         OperatorKind::Attention => attention(s, f)?,
@@ -62,20 +68,32 @@ pub(super) fn counts(kind: OperatorKind, operator: &Operator, s: &Shape, f: &For
             let each = operator.flop_per_element.unwrap_or(4.0);
             let (i, o) = (operator.inputs.unwrap_or(1.0), operator.outputs.unwrap_or(1.0));
             let elements = rows * columns;
-            let read = f.input(0).bytes(i * elements) + f.input(1).bytes(columns);
+            // A norm has a weight for each column, a softmax none.
+            let softmax = operator.formula.as_ref().is_some_and(|x| x.to_lowercase().contains("softmax"));
+            let weights = if softmax { 0.0 } else { f.input(1).bytes(columns) };
+            let read = f.input(0).bytes(i * elements) + weights;
             let written = f.output.bytes(o * elements);
             Counts {
                 flop: each * elements,
-                flop_line: format!("{each} operations an element x {rows} rows x {columns} columns"),
+                flop_line: format!(
+                    "{} an element x {rows} rows x {columns} columns",
+                    plural(each, "operation")
+                ),
                 read,
                 written,
                 byte_line: format!(
-                    "{i} x {rows} x {columns} {} and one weight row read, {o} x {rows} x {columns} {} written",
+                    "{i} x {rows} x {columns} {}{} read, {o} x {rows} x {columns} {} written",
                     f.input(0),
+                    if softmax { "" } else { " and one weight row" },
                     f.output
                 ),
                 second: 0.0,
                 ex2: None,
+                tensors: vec![
+                    Tensor::read("the input", f.input(0).bytes(elements), f.input(0)),
+                    Tensor::read("the weight row", weights, f.input(1)),
+                    Tensor::written("the output", f.output.bytes(elements)),
+                ],
             }
         }
         OperatorKind::Elementwise => {
@@ -87,14 +105,20 @@ pub(super) fn counts(kind: OperatorKind, operator: &Operator, s: &Shape, f: &For
             let first: f64 = listed.clone().map(|d| d.bytes(elements)).sum();
             let rest = (i - listed.count() as f64).max(0.0);
             let read = first + f.input(usize::MAX).bytes(rest * elements);
+            // A million inputs of one format are as one.
+            let mut tensors: Vec<Tensor> = (0..i.min(16.0) as usize)
+                .map(|n| Tensor::read(format!("input {n}"), f.input(n).bytes(elements), f.input(n)))
+                .collect();
+            tensors.push(Tensor::written("the output", f.output.bytes(elements)));
             Counts {
                 flop: each * elements,
-                flop_line: format!("{each} operations an element x {elements}"),
+                flop_line: format!("{} an element x {elements}", plural(each, "operation")),
                 read,
                 written: f.output.bytes(o * elements),
-                byte_line: format!("{i} tensors of {elements} read, {o} written"),
+                byte_line: format!("{} of {elements} read, {o} written", plural(i, "tensor")),
                 second: 0.0,
                 ex2: None,
+                tensors,
             }
         }
         OperatorKind::Reduction => {
@@ -102,12 +126,16 @@ pub(super) fn counts(kind: OperatorKind, operator: &Operator, s: &Shape, f: &For
             let each = operator.flop_per_element.unwrap_or(1.0);
             Counts {
                 flop: each * elements,
-                flop_line: format!("{each} operations an element x {elements}"),
+                flop_line: format!("{} an element x {elements}", plural(each, "operation")),
                 read: f.input(0).bytes(elements),
                 written: f.output.bytes(left),
                 byte_line: format!("{elements} {} read once, {left} {} written", f.input(0), f.output),
                 second: 0.0,
                 ex2: None,
+                tensors: vec![
+                    Tensor::read("the input", f.input(0).bytes(elements), f.input(0)),
+                    Tensor::written("the output", f.output.bytes(left)),
+                ],
             }
         }
         OperatorKind::Convolution => convolution(s, f)?,
@@ -122,6 +150,8 @@ pub(super) fn counts(kind: OperatorKind, operator: &Operator, s: &Shape, f: &For
                 byte_line: "given".to_owned(),
                 second: 0.0,
                 ex2: None,
+                // One count names no tensor.
+                tensors: vec![Tensor::written("all that it moves", all)],
             }
         }
     })
@@ -152,6 +182,12 @@ fn attention(s: &Shape, f: &Formats) -> Option<Counts> {
         byte_line: format!("Q {} + K {} + V {} once, O {}", bytes(q), bytes(k), bytes(v), bytes(o)),
         second: product,
         ex2: Some(b * h * sq * kv * seen),
+        tensors: vec![
+            Tensor::read("Q", q, f.input(0)),
+            Tensor::read("K", k, f.input(1)),
+            Tensor::read("V", v, f.input(2)),
+            Tensor::written("O", o),
+        ],
     })
 }
 
@@ -182,5 +218,10 @@ fn convolution(s: &Shape, f: &Formats) -> Option<Counts> {
         byte_line: format!("input {} + filters {} once, output {}", bytes(x), bytes(filter), bytes(y)),
         second: 0.0,
         ex2: None,
+        tensors: vec![
+            Tensor::read("the input", x, f.input(0)),
+            Tensor::read("the filters", filter, f.input(1)),
+            Tensor::written("the output", y),
+        ],
     })
 }

@@ -134,7 +134,7 @@ fn run_triage(facts: &Path, device: &str, results: &[PathBuf], run: Option<&Path
     let mut outcome = triage(&sheet, ceilings.as_ref(), &read)?;
     if let Some(run) = run {
         if let Some(other) = ladder::another_kernel(run, &sheet) {
-            eprintln!("kbt: {}: {other}", run.display());
+            crate::output::tell!("kbt: {}: {other}", run.display());
         }
         outcome = outcome.with_ladder(&ladder::verdicts(run)?);
     }
@@ -216,12 +216,16 @@ fn run_import(
 ) -> Outcome {
     let import = import(&read_input(csv)?, &name(csv), kernel)?;
     for problem in &import.problems {
-        eprintln!("kbt: {}: {problem}", name(csv));
+        crate::output::tell!("kbt: {}: {problem}", name(csv));
     }
     if !import.others.is_empty() {
-        eprintln!("kbt: {} taken; also there: {} (--kernel picks)", import.kernel, import.others.join("; "));
+        crate::output::tell!(
+            "kbt: {} taken; also there: {} (--kernel picks)",
+            import.kernel,
+            import.others.join("; ")
+        );
     }
-    eprintln!("kbt: {} launches of {}", import.launches, import.kernel);
+    crate::output::tell!("kbt: {} launches of {}", import.launches, import.kernel);
     write_sheet(&import.sheet, || Ok(import.to_yaml()?), out, force, format)
 }
 
@@ -244,6 +248,6 @@ fn write_sheet(
         return Err(Failure::input(format!("{} exists; --force overwrites it", out.display())));
     }
     std::fs::write(out, yaml()?).map_err(|e| Failure::input(format!("{}: {e}", out.display())))?;
-    eprintln!("kbt: {} written", out.display());
+    crate::output::tell!("kbt: {} written", out.display());
     Ok(std::process::ExitCode::SUCCESS)
 }

@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     }
     let mut launches = Vec::new();
     for run in 0..args.runs {
-        eprintln!("kbt: {}: run {} of {}", target.name, run + 1, args.runs);
+        crate::output::tell!("kbt: {}: run {} of {}", target.name, run + 1, args.runs);
         let request = LaunchRequest {
             dump: (run == 0).then(|| dump.clone()),
             ..LaunchRequest::timed(target.default_setting())
@@ -82,7 +82,7 @@ pub(super) fn run(args: &Args) -> Outcome {
             profile(args, &target, tools, kernel.as_deref(), &scratch.0)?
         }
         _ => {
-            eprintln!("kbt: ncu was not found: the sheet will hold no counters");
+            crate::output::tell!("kbt: ncu was not found: the sheet will hold no counters");
             None
         }
     };
@@ -92,7 +92,9 @@ pub(super) fn run(args: &Args) -> Outcome {
         None => None,
     };
     if machine_code.is_none() {
-        eprintln!("kbt: no machine code of the kernel was found: the sheet will not say what it holds");
+        crate::output::tell!(
+            "kbt: no machine code of the kernel was found: the sheet will not say what it holds"
+        );
     }
     let info = Gpu::open(0).ok().map(|gpu| gpu.info().clone());
     let said = |of: fn(&Launch) -> Option<String>| launches.iter().find_map(of);
@@ -183,7 +185,7 @@ fn profile(
             std::iter::once(ncu.clone()).chain(arguments).chain(program(target)?).collect();
         profiled.run.env.insert("LC_ALL".into(), "C".into());
         profiled.limits.run_s *= PROFILER_PATIENCE;
-        eprintln!("kbt: {}: under ncu", target.name);
+        crate::output::tell!("kbt: {}: under ncu", target.name);
         // A log of the last try must not be taken for this one's; its absence is the usual case.
         let _ = std::fs::remove_file(&log);
         let launch = ProcessLauncher::new(&profiled)
@@ -200,7 +202,7 @@ fn profile(
                 !["uncontrolled GPU caches", "unmodified GPU clocks"].iter().any(|n| p.contains(n))
             };
             for problem in found.problems.iter().filter(asked) {
-                eprintln!("kbt: ncu: {problem}");
+                crate::output::tell!("kbt: ncu: {problem}");
             }
             return Ok(Some((found, format!("ncu {} {CONDITIONS}", tools.version(Tool::Ncu)?))));
         }
@@ -208,7 +210,10 @@ fn profile(
         said = format!("{}\n{complaint}{}\n{}", launch.status, launch.stdout_tail, launch.stderr_tail);
         request = asked.after(&said);
     }
-    eprintln!("kbt: ncu counted nothing, so the sheet will hold no counters; it said: {}", said.trim());
+    crate::output::tell!(
+        "kbt: ncu counted nothing, so the sheet will hold no counters; it said: {}",
+        said.trim()
+    );
     Ok(None)
 }
 

@@ -28,10 +28,12 @@ pub(super) fn run(args: &Args) -> Outcome {
         let why = outcome.refusal.clone().unwrap_or_else(|| "no roofs are known".to_owned());
         let Some(mut plot) = outcome.plot else { return Err(Failure::Refused(format!("{origin}: {why}"))) };
         if plot.points.is_empty() {
-            eprintln!("kbt: {origin}: no point, only roofs: {why}");
+            crate::output::tell!("kbt: {origin}: no point, only roofs: {why}");
         }
         if let (Some(other), Some(device)) = (&outcome.sheet_device, &outcome.device) {
-            eprintln!("kbt: {origin}: timed on {other}, drawn under the roofs of {device}");
+            crate::output::tell!(
+                "kbt: {origin}: timed on {other}, drawn under the roofs of {device}"
+            );
             // In the picture too, which travels without the message.
             plot.points.iter_mut().for_each(|p| p.name.push_str(&format!(" (timed on {other})")));
         }
@@ -39,6 +41,6 @@ pub(super) fn run(args: &Args) -> Outcome {
     }
     let svg = kbt_report::roofline_svg(&all)?;
     std::fs::write(&args.out, svg).map_err(|e| Failure::input(format!("{}: {e}", args.out.display())))?;
-    eprintln!("kbt: {} written", args.out.display());
+    crate::output::tell!("kbt: {} written", args.out.display());
     Ok(std::process::ExitCode::SUCCESS)
 }

@@ -1,0 +1,34 @@
+//! What a busy percentage of device memory stands for where no bytes were counted.
+
+use super::{Signal, Signals};
+use crate::bounds;
+use crate::ceilings::{Ceilings, RoofKind};
+use crate::facts::FactSheet;
+use crate::metrics::{self, Metrics};
+use kbt_evidence::{Figure, Unit};
+
+/// A percentage that stands for more than this many times the useful bytes wants its bytes counted.
+const IMPLIED: f64 = 2.0;
+
+/// Bytes that a percentage of device memory stands for where none were counted, over the useful ones: at this many times
+/// them, the percentage alone says nothing of the timed call.
+pub(super) fn traffic(s: &mut Signals, sheet: &FactSheet, ceilings: &Ceilings, m: &Metrics) {
+    let (Some((_, percent)), None) = (metrics::first(m, metrics::DRAM_PCT), metrics::dram_bytes(m)) else {
+        return;
+    };
+    let (Some(useful), Some(time)) = (s.get(Signal::HbmShare), bounds::time(sheet)) else { return };
+    let ran = m.get("gpu__time_duration.sum").map_or(time.value, |ns| ns / 1e3);
+    // A percentage is of the data sheet's rate, a share of the roof used.
+    let peak = match (ceilings.roof(RoofKind::HbmPeak), ceilings.hbm(1.0)) {
+        (Some(peak), Some((_, roof))) => peak.value / roof.value,
+        _ => 1.0,
+    };
+    let ratio = percent / 100.0 * peak * ran / time.value / useful;
+    let busy = sheet.figure("profiler.metrics", "device memory busy", percent / 100.0, Unit::Ratio);
+    let inputs: Vec<&Figure> = std::iter::once(&busy).chain(s.figure(Signal::HbmShare)).collect();
+    let how = "bytes that the busy percentage stands for over the useful ones; none were counted";
+    let figure = Figure::computed("", ratio, Unit::Ratio, how, &inputs);
+    if ratio > IMPLIED {
+        s.set(Signal::ImpliedTraffic, figure);
+    }
+}

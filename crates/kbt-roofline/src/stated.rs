@@ -1,0 +1,46 @@
+//! What the sheet states that a candidate cannot be: an operator without exp2, a call of one kernel, a time without
+//! communication. Such a candidate is not offered against the facts.
+
+use crate::facts::OperatorKind as K;
+use crate::signals::Signal as S;
+use crate::triage::Case;
+
+/// From this long on, the one launch of a call is no part of its time worth an experiment.
+const LONG_US: f64 = 50.0;
+
+/// Why the facts rule a candidate out, where they do.
+pub(crate) fn against(id: &str, case: &Case<'_>) -> Option<String> {
+    let timing = case.sheet.timing.clone().unwrap_or_default();
+    let implementation = case.sheet.implementation.clone().unwrap_or_default();
+    let kind = case.work.kind;
+    let map = matches!(kind, K::Elementwise | K::Reduction | K::Normalization);
+    let read = |signal| case.signals.get(signal).is_some();
+    let why = match id {
+        "communication" if timing.communication_included == Some(false) => {
+            "no communication is inside the time, as stated"
+        }
+        "launch_overhead"
+            if timing.kernels == Some(1.0)
+                && timing.median_us.is_some_and(|us| us >= LONG_US)
+                && ![S::HostGap, S::SubmissionShare].iter().any(|s| read(*s)) =>
+        {
+            "one kernel a call, as stated, and a call far longer than a launch"
+        }
+        "tile_waste" if map && implementation.tile_m.is_none() => "the operator has no tiles to pad",
+        "role_imbalance" if implementation.warp_specialized == Some(false) => "no warp has a role, as stated",
+        "role_imbalance" if map && implementation.warp_specialized.is_none() && !read(S::RoleBusy) => {
+            "an operator of this kind has no warp roles, and none are stated"
+        }
+        "xu_pipe" if matches!(kind, K::Reduction | K::Gemm | K::Convolution) && !read(S::XuBusy) => {
+            "the operator has neither exp2 nor reciprocals"
+        }
+        "no_matrix_instructions" if !case.work.parts.iter().any(|p| p.tensor) => {
+            "the operator's arithmetic is not tensor-core work"
+        }
+        "host_device_transfers" if timing.host_transfer_us == Some(0.0) => {
+            "no host-device transfer is inside the time, as stated"
+        }
+        _ => return None,
+    };
+    Some(why.to_owned())
+}
