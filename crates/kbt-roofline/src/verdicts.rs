@@ -179,7 +179,7 @@ impl TriageOutcome {
                         .map_or(String::new(), |s| format!(" ({:.0} % of the time)", s.value * 100.0));
                     let word = match r.standing {
                         Standing::Confirmed => "confirmed",
-                        Standing::Open => "first to measure",
+                        Standing::Open => "first to measure:",
                         _ => "first suspect",
                     };
                     format!("; {word} {}{share}", r.title)
