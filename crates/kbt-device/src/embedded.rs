@@ -35,6 +35,46 @@ mod tests {
     }
 
     #[test]
+    fn an_opcode_has_the_rate_of_the_row_in_which_it_is_alone() {
+        let mut profile = embedded_profile("h200-sxm").unwrap().unwrap();
+        let of = |p: &DeviceProfile, opcode: &str| p.rate_of_opcode(opcode).map(|r| r.instruction.clone());
+        assert_eq!(of(&profile, "IMAD.WIDE.U32").as_deref(), Some("mul.wide.u32"));
+        // Where no row has a latency, the first.
+        let first = profile.rates.iter().find(|r| r.opcode.as_deref() == Some("VOTE.ANY")).unwrap();
+        assert_eq!(of(&profile, "VOTE.ANY"), Some(first.instruction.clone()));
+        for row in &mut profile.rates {
+            row.latency_clk = None;
+        }
+        assert!(profile.rate_of_opcode("IMAD.WIDE.U32").is_some());
+        assert_eq!(of(&profile, "NOTHING"), None);
+    }
+
+    #[test]
+    fn opcodes_that_take_turns_have_no_latency() {
+        let profile = embedded_profile("sm_90a").unwrap().unwrap();
+        let mut row = profile.rates.into_iter().find(|r| r.opcode.is_some()).unwrap();
+        row.latency_clk = Some(8.0);
+        row.opcode = Some("HADD2".into());
+        assert_eq!(row.latency(), Some(8.0));
+        row.opcode = Some("HADD2+HFMA2.MMA".into());
+        assert_eq!(row.latency(), None);
+    }
+
+    #[test]
+    fn a_row_that_is_there_twice_or_beats_any_machine_is_refused() {
+        let profile = embedded_profile("sm_90a").unwrap().unwrap();
+        let error = |p: &DeviceProfile| {
+            DeviceProfile::from_yaml(&p.to_yaml().unwrap(), "p.yaml").unwrap_err().to_string()
+        };
+        let mut twice = profile.clone();
+        twice.rates.push(twice.rates[0].clone());
+        assert!(error(&twice).contains("is there twice"), "{}", error(&twice));
+        let mut huge = profile;
+        huge.rates[0].lanes_per_clk_sm = Some(1e300);
+        assert!(error(&huge).contains("at most 1024"), "{}", error(&huge));
+    }
+
+    #[test]
     fn a_rate_that_is_no_positive_number_is_refused_with_file_and_row() {
         let profile = embedded_profile("sm_90a").unwrap().unwrap();
         for wrong in [f64::NAN, 0.0, -16.0, f64::INFINITY] {

@@ -73,6 +73,14 @@ pub struct RateRow {
     pub provenance: Provenance,
 }
 
+impl RateRow {
+    /// The latency of the row's opcode; none where several take turns, of which it would be a mean that is no one's.
+    #[must_use]
+    pub fn latency(&self) -> Option<f64> {
+        self.latency_clk.filter(|_| !self.opcode.as_deref().is_some_and(|o| o.contains('+')))
+    }
+}
+
 /// The combined rate of two instructions issued together, and what separate pipes would allow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -242,6 +250,9 @@ pub struct ProfileError {
     pub message: String,
 }
 
+/// Far above the 128 lanes that an SM issues a clock: more is a mistake in the file.
+const MOST_LANES: f64 = 1024.0;
+
 impl DeviceProfile {
     /// An empty profile.
     #[must_use]
@@ -294,8 +305,17 @@ impl DeviceProfile {
             }
             _ => Ok(()),
         };
+        let mut seen = std::collections::BTreeSet::new();
         for row in &self.rates {
             let of = format!("rate `{}`", row.instruction);
+            if !seen.insert(&row.instruction) {
+                return Err(format!("{of} is there twice"));
+            }
+            if let Some(lanes) = row.lanes_per_clk_sm.filter(|l| *l > MOST_LANES) {
+                return Err(format!(
+                    "{of}: lanes_per_clk_sm is {lanes:e}; at most {MOST_LANES} are expected of an SM"
+                ));
+            }
             number(&of, "lanes_per_clk_sm", row.lanes_per_clk_sm)?;
             number(&of, "results_per_clk_sm", row.results_per_clk_sm)?;
             number(&of, "latency_clk", row.latency_clk)?;
@@ -340,10 +360,13 @@ impl DeviceProfile {
         )
     }
 
-    /// A row by the SASS mnemonic that was seen, that has a rate.
+    /// A row by the SASS mnemonic that was seen, that has a rate. Where several have it, the first with a latency comes first:
+    /// its chain was that opcode and nothing else, where another row's may have had more to do in each operation.
     #[must_use]
     pub fn rate_of_opcode(&self, opcode: &str) -> Option<&RateRow> {
-        self.rates.iter().find(|r| r.opcode.as_deref() == Some(opcode) && r.lanes_per_clk_sm.is_some())
+        let of = |r: &&RateRow| r.opcode.as_deref() == Some(opcode) && r.lanes_per_clk_sm.is_some();
+        let alone = self.rates.iter().filter(of).find(|r| r.latency_clk.is_some());
+        alone.or_else(|| self.rates.iter().find(of))
     }
 
     /// A ceiling.

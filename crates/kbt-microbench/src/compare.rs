@@ -135,7 +135,7 @@ fn rows(a: &RateRow, b: &RateRow, result: &mut Comparison) {
         ),
         (None, None) => {}
     }
-    if let (Some(x), Some(y)) = (a.latency_clk, b.latency_clk)
+    if let (Some(x), Some(y)) = (a.latency(), b.latency())
         && (x - y).abs() > 0.5
     {
         let figures = pair("latency", (x, &a.provenance), (y, &b.provenance), Unit::Cycles);

@@ -98,14 +98,18 @@ impl Prepared {
     /// Leaves the kernels that lower as the widest does. With another number of chains ptxas may choose other
     /// instructions, and what is swept and compared must be one thing.
     fn keep_one_lowering(&mut self) {
-        let Some((widest, opcode)) = self.widest().map(|v| (v.chains, v.code.opcode())) else { return };
-        let name = |o: &Option<String>| o.clone().unwrap_or_default();
-        let (kept, others) =
-            std::mem::take(&mut self.verified).into_iter().partition(|v| v.code.opcode() == opcode);
+        let Some(widest) = self.widest().cloned() else { return };
+        let compound = self.parts.iter().any(|p| p.entry.compound);
+        let alike = |v: &Verified| {
+            if compound { v.code.is_like(&widest.code) } else { v.code.opcode() == widest.code.opcode() }
+        };
+        let (kept, others) = std::mem::take(&mut self.verified).into_iter().partition(alike);
         self.verified = kept;
+        let name = |v: &Verified| if compound { v.code.text() } else { v.code.opcode().unwrap_or_default() };
         for v in others {
-            let (here, there) = (name(&v.code.opcode()), name(&opcode));
-            let why = format!("it is {here} here and {there} with {widest} chains: another instruction");
+            let what = if compound { "lowering" } else { "instruction" };
+            let (here, there, most) = (name(&v), name(&widest), widest.chains);
+            let why = format!("it is {here} here and {there} with {most} chains: another {what}");
             self.refused.push((Some(v.chains), why));
         }
     }
@@ -142,8 +146,15 @@ pub fn prepare(
     // Asked once here, so that a missing tool is one error and not one refusal a row.
     tools.path(Tool::Ptxas)?;
     tools.path(Tool::Nvdisasm)?;
+    assembles(tools, arch)?;
     let jobs = jobs(spec, arch, only);
     Ok(on_all_cores(&jobs, |(form, prepared)| assemble(form, prepared, arch, tools, chains)))
+}
+
+/// An error where ptxas does not assemble for a target at all: said once, and not once a row.
+pub fn assembles(tools: &Toolchain, arch: Arch) -> Result<(), ToolError> {
+    let empty = format!("{}.visible .entry nothing()\n{{\n  ret;\n}}\n", ptx::header(arch, None));
+    tools.ptxas(empty.as_bytes(), arch, &PtxasOptions::default()).map(|_| ())
 }
 
 /// The results in the order of the jobs, whatever thread was first.
@@ -343,6 +354,19 @@ pub(crate) mod tests {
     use super::*;
     use crate::verify::{Counts, PerOp};
     use std::collections::BTreeMap;
+
+    #[test]
+    fn kernels_of_a_compound_operation_that_lower_otherwise_than_the_widest_are_refused() {
+        let mut p = prepared("bfi", "NOTHING", &[("PRMT", 2.0), ("SHF.L.U32", 1.0)]);
+        p.parts[0].entry.compound = true;
+        // The scheduler's choice of opcode for one work is no other lowering; fewer moves are.
+        p.verified[1].code.per_op[0].count = 1.81;
+        p.verified[2].code.per_op[1].opcode = "IMAD.SHL.U32".into();
+        p.keep_one_lowering();
+        assert_eq!(p.verified.iter().map(|v| v.chains).collect::<Vec<_>>(), [1, 4, 8]);
+        let why = "it is 1.81 PRMT, 1 SHF.L.U32 here and 2 PRMT, 1 SHF.L.U32 with 8 chains: another lowering";
+        assert_eq!(p.refused, [(Some(2), why.to_owned())]);
+    }
 
     /// A verified form as the compiler might have made it, for tests of what comes after.
     pub(crate) fn prepared(name: &str, target: &str, per_op: &[(&str, f64)]) -> Prepared {

@@ -52,11 +52,7 @@ pub struct Part<'a> {
 /// The header of a module for a compile target: the oldest PTX version that serves.
 #[must_use]
 pub fn header(arch: Arch, wanted: Option<&str>) -> String {
-    let version = |text: &str| {
-        let (major, minor) = text.split_once('.')?;
-        Some((major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?))
-    };
-    let (major, minor) = wanted.and_then(version).unwrap_or((0, 0)).max(oldest_ptx(arch));
+    let (major, minor) = wanted.and_then(crate::spec::version).unwrap_or((0, 0)).max(oldest_ptx(arch));
     format!(".version {major}.{minor}\n.target {arch}\n.address_size 64\n")
 }
 

@@ -6,6 +6,7 @@ use crate::net::{self, CleanRates, Form, Net};
 use crate::prepare::Prepared;
 use kbt_device::{MixRow, Pipe, RateRow};
 use kbt_evidence::Provenance;
+use std::collections::BTreeMap;
 
 /// A rate above the issue limit of 128 lanes is no rate; this much is measuring error.
 const ABOVE_ISSUE: f64 = 1.01;
@@ -50,6 +51,51 @@ pub fn clean_rates(all: &[Measured]) -> CleanRates {
     rates
 }
 
+/// Forms faster than this share of the opcode alone are the opcode's rate.
+const HELD_BACK: f64 = 1.03;
+
+/// SM cycles of each opcode where nothing else is in the operation, and the instruction that says it.
+fn alone(all: &[Measured]) -> BTreeMap<String, (f64, String)> {
+    let mut rates: BTreeMap<String, (f64, String)> = BTreeMap::new();
+    for m in all.iter().filter(|m| m.prepared.parts.len() == 1) {
+        let (Ok(rate), Some(verified)) = (&m.rate, m.prepared.widest()) else { continue };
+        if let [op] = &verified.code.per_op.iter().filter(|p| p.pipe.is_some()).collect::<Vec<_>>()[..]
+            && op.target
+        {
+            let entry = (rate.clk_per_op, m.prepared.parts[0].entry.name.clone());
+            let known = rates.entry(op.opcode.clone()).or_insert_with(|| entry.clone());
+            if entry.0 < known.0 {
+                *known = entry;
+            }
+        }
+    }
+    rates
+}
+
+/// Why a time is no rate of its opcode: alone the opcode is faster, so what is beside it in this form holds it back, in a
+/// way that its pipes do not explain.
+fn held_back(
+    code: &crate::verify::FormCode,
+    clk: f64,
+    alone: &BTreeMap<String, (f64, String)>,
+) -> Option<String> {
+    let beside: Vec<String> = code
+        .companions()
+        .filter(|c| c.pipe.is_some())
+        .map(|c| format!("{} {}", round(c.count, 100.0), c.opcode))
+        .collect();
+    let opcode = code.opcode().filter(|_| !beside.is_empty())?;
+    let (fastest, by) = alone.get(&opcode)?;
+    (clk > fastest * HELD_BACK).then(|| {
+        format!(
+            "{opcode} alone does {:.2} lanes ({by}); the {:.2} seen here, beside {} an operation, are not its rate",
+            32.0 / fastest,
+            32.0 / clk,
+            beside.join(" and ")
+        )
+    })
+}
+
 /// The rate of a companion that is no row of its own: that of the plain mnemonic (`IMAD` for `IMAD.MOV.U32`), or
 /// of others with the same base mnemonic (`ISETP.GE.AND` for `ISETP.NE.AND`) where those agree.
 fn relative(rates: &CleanRates, opcode: &str) -> Option<f64> {
@@ -88,13 +134,13 @@ pub fn rate_rows(all: &[Measured]) -> (Vec<RateRow>, Vec<Note>) {
 }
 
 fn rows_with(all: &[Measured], rates: &CleanRates) -> (Vec<RateRow>, Vec<Note>) {
-    let (mut rows, mut notes) = (Vec::new(), Vec::new());
+    let (mut rows, mut notes, alone) = (Vec::new(), Vec::new(), alone(all));
     let single: Vec<&Measured> = all.iter().filter(|m| m.prepared.parts.len() == 1).collect();
     let mut rest = &single[..];
     while let Some(first) = rest.first() {
         let entry = &first.prepared.parts[0].entry;
-        let forms = rest.iter().take_while(|m| m.prepared.parts[0].entry == *entry).count();
-        let (row, note) = rate_row(&rest[..forms], rates);
+        let forms = rest.iter().take_while(|m| m.prepared.parts[0].entry.is_same(entry)).count();
+        let (row, note) = rate_row(&rest[..forms], rates, &alone);
         rows.push(row);
         notes.push(note);
         rest = &rest[forms..];
@@ -103,7 +149,11 @@ fn rows_with(all: &[Measured], rates: &CleanRates) -> (Vec<RateRow>, Vec<Note>) 
 }
 
 /// One instruction's row from its forms (at least one).
-fn rate_row(forms: &[&Measured], rates: &CleanRates) -> (RateRow, Note) {
+fn rate_row(
+    forms: &[&Measured],
+    rates: &CleanRates,
+    alone: &BTreeMap<String, (f64, String)>,
+) -> (RateRow, Note) {
     let entry = &forms[0].prepared.parts[0].entry;
     let mut forms: Vec<&Measured> = forms.to_vec();
     if forms.len() > 1 {
@@ -130,7 +180,7 @@ fn rate_row(forms: &[&Measured], rates: &CleanRates) -> (RateRow, Note) {
         }
     }
     let net = if entry.compound {
-        compound(&measured)
+        compound(&measured, rates)
     } else {
         let forms: Vec<Form<'_>> = measured
             .iter()
@@ -139,6 +189,10 @@ fn rate_row(forms: &[&Measured], rates: &CleanRates) -> (RateRow, Note) {
         net::solve(&forms, rates)
     };
     let mut reasoning = net.reasoning.clone();
+    if let Some(several) = opcode.as_deref().filter(|o| o.contains('+')) {
+        reasoning
+            .push(format!("{several} take turns: a mean of their latencies is none, and there is no other"));
+    }
     reasoning.extend(drifted.iter().chain(&refusals).cloned());
     let chosen = measured.iter().find(|(m, ..)| net.form.as_deref() == Some(m.prepared.form.as_str()));
     let mut row = RateRow {
@@ -152,7 +206,11 @@ fn rate_row(forms: &[&Measured], rates: &CleanRates) -> (RateRow, Note) {
         refused: None,
         provenance: forms[0].provenance.clone(),
     };
-    match (net.clk_per_op.clone(), chosen) {
+    let held_back = match (&net.clk_per_op, chosen) {
+        (Ok(clk), Some((_, _, code))) if !entry.compound => held_back(code, *clk, alone),
+        _ => None,
+    };
+    match (net.clk_per_op.clone().and_then(|clk| held_back.map_or(Ok(clk), Err)), chosen) {
         (Ok(clk), Some((m, rate, code))) if 32.0 / clk <= 32.0 * ISSUE_PER_CLK * ABOVE_ISSUE => {
             row.pipe = code.pipe();
             row.lanes_per_clk_sm = Some(round(32.0 / clk, 1000.0));
@@ -187,9 +245,28 @@ fn rate_row(forms: &[&Measured], rates: &CleanRates) -> (RateRow, Note) {
     (row, Note { instruction: entry.name.clone(), form, reasoning })
 }
 
-/// A compound operation is what its instructions are: its form of the fewest.
-fn compound(measured: &[(&Measured, &FormRate, &crate::verify::FormCode)]) -> Net {
+/// A compound operation is what its instructions are: its form of the fewest. One that is faster than its own instructions
+/// can be on one of their pipes was not the operation that was counted.
+fn compound(measured: &[(&Measured, &FormRate, &crate::verify::FormCode)], rates: &CleanRates) -> Net {
     let best = measured.first();
+    let impossible = best.and_then(|(m, rate, code)| {
+        let mut busy: BTreeMap<Pipe, f64> = BTreeMap::new();
+        for op in &code.per_op {
+            if let (Some(pipe), Some(clk)) = (op.pipe, rates.get(&op.opcode)) {
+                *busy.entry(pipe).or_default() += op.count * clk;
+            }
+        }
+        let (pipe, least) = busy.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        (rate.clk_per_op * HELD_BACK < least).then(|| {
+            format!(
+                "{}: {:.2} operations are more than its {} allow, {:.2} on the {pipe} pipe",
+                m.prepared.form,
+                rate.lanes(),
+                code.text(),
+                32.0 / least
+            )
+        })
+    });
     let reasoning = measured
         .iter()
         .map(|(m, rate, code)| {
@@ -199,7 +276,10 @@ fn compound(measured: &[(&Measured, &FormRate, &crate::verify::FormCode)]) -> Ne
         })
         .collect();
     Net {
-        clk_per_op: best.map(|b| b.1.clk_per_op).ok_or_else(|| "no form was measured".to_owned()),
+        clk_per_op: match impossible {
+            Some(why) => Err(why),
+            None => best.map(|b| b.1.clk_per_op).ok_or_else(|| "no form was measured".to_owned()),
+        },
         form: best.map(|b| b.0.prepared.form.clone()),
         reasoning,
     }
@@ -214,11 +294,12 @@ fn provenance(m: &Measured, rate: &FormRate) -> Provenance {
     };
     let mut p = m.provenance.clone();
     p.by = format!(
-        "{}: {what}, form {}, {} warps x {} chains{}, cubin {}",
+        "{}: {what}, form {}, {} warps x {} chains, at least {:.2} with the loop{}, cubin {}",
         p.by,
         m.prepared.form,
         rate.warps,
         rate.chains,
+        32.0 / rate.with_loop_clk,
         if rate.plateau { "" } else { ", no plateau" },
         m.prepared.digest
     );
@@ -314,6 +395,38 @@ mod tests {
         assert!(notes[2].reasoning[0].contains("net of 1 PRMT"), "{:?}", notes[2]);
         assert_eq!((rows[0].latency_clk, rows[2].latency_clk), (Some(8.0), None));
         assert!(rows[0].provenance.by.contains("128 and 256 MUFU.EX2"), "{}", rows[0].provenance.by);
+    }
+
+    #[test]
+    fn an_opcode_that_is_faster_alone_gets_no_rate_from_a_form_with_something_beside() {
+        let with = |clk: f64| {
+            let mut wide = measured("mad.wide", "IMAD.WIDE", &[("IMAD.WIDE", 1.0), ("IADD3", 1.5)]);
+            wide.rate.as_mut().unwrap().clk_per_op = clk;
+            let mut plain = measured("mul.wide", "IMAD.WIDE", &[("IMAD.WIDE", 1.0)]);
+            plain.rate.as_mut().unwrap().clk_per_op = 1.0;
+            rate_rows(&[wide, plain]).0
+        };
+        let rows = with(1.308);
+        let why = rows[0].refused.as_deref().unwrap();
+        assert!(why.contains("alone does 32.00 lanes (mul.wide)") && why.contains("1.5 IADD3"), "{why}");
+        assert_eq!((rows[0].lanes_per_clk_sm, rows[1].lanes_per_clk_sm), (None, Some(32.0)));
+        assert_eq!(with(1.02)[0].refused, None);
+    }
+
+    #[test]
+    fn an_operation_that_beats_its_own_instructions_is_refused() {
+        let with = |clk: f64| {
+            let mut bfi = measured("bfi", "NOTHING", &[("PRMT", 4.0), ("SEL", 1.0)]);
+            bfi.prepared.parts[0].entry.compound = true;
+            bfi.rate.as_mut().unwrap().clk_per_op = clk;
+            let all =
+                [bfi, measured("prmt", "PRMT", &[("PRMT", 1.0)]), measured("sel", "SEL", &[("SEL", 1.0)])];
+            rate_rows(&all).0.remove(0)
+        };
+        // 5 instructions of 64 lanes: 12.8 operations.
+        let why = with(32.0 / 13.41).refused.unwrap();
+        assert!(why.contains("13.41 operations") && why.contains("12.80 on the alu pipe"), "{why}");
+        assert_eq!(with(32.0 / 12.8).lanes_per_clk_sm, Some(12.8));
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl Table {
                     opcode: r.opcode.clone(),
                     lanes_per_clk_sm: r.lanes_per_clk_sm,
                     results_per_clk_sm: r.results_per_clk_sm,
-                    latency_clk: r.latency_clk,
+                    latency_clk: r.latency(),
                     pipe: r.pipe,
                     provenance: r.provenance.clone(),
                     refused: r.refused.clone(),
@@ -99,7 +99,7 @@ pub fn render_profile(profile: &DeviceProfile) -> String {
         pipe: r.pipe,
         lanes: r.lanes_per_clk_sm,
         results: r.results_per_clk_sm,
-        latency: r.latency_clk,
+        latency: r.latency(),
         refused: r.refused.as_deref(),
         known: r.provenance.kind,
     })));
@@ -120,7 +120,14 @@ pub fn render_profile(profile: &DeviceProfile) -> String {
             (.., Some(s)) => format!("{:.1} ns", s * 1e9),
             _ => "unknown".to_owned(),
         };
-        let _ = writeln!(out, "ceiling {:<20} {value:>16}  {}", c.kind.as_str(), c.provenance.kind);
+        let spread = c.spread_percent.map_or_else(String::new, |s| format!(", repeats within {s:.1} %"));
+        let state: String = states(&c.provenance.by).map(|s| format!(", {s}")).collect();
+        let _ = writeln!(
+            out,
+            "ceiling {:<20} {value:>16}  {}{spread}{state}",
+            c.kind.as_str(),
+            c.provenance.kind
+        );
     }
     if !profile.lowering.is_empty() {
         out.push('\n');
@@ -131,6 +138,11 @@ pub fn render_profile(profile: &DeviceProfile) -> String {
         let _ = writeln!(out, "lowering {:<28} {}", l.operation, parts.join(", "));
     }
     out
+}
+
+/// What a provenance says of the device's state, in brackets: held down by its power or heat, shared with others.
+fn states(by: &str) -> impl Iterator<Item = &str> {
+    by.split('[').skip(1).filter_map(|part| Some(part.split_once(']')?.0))
 }
 
 /// One line of the table of rates.
@@ -203,6 +215,45 @@ mod tests {
     use super::*;
     use kbt_device::RateRow;
     use kbt_evidence::audit;
+
+    #[test]
+    fn a_ceiling_of_a_device_that_was_held_down_says_so_and_how_far_its_repeats_lie() {
+        let by = "kbt microbench run [the device was throttling: PowerCap]: kernel wgmma_bf16";
+        let mut profile = DeviceProfile::new("h", Arch::SM_90A, Provenance::mined("ptxas"));
+        profile.ceilings.push(kbt_device::Ceiling {
+            kind: CeilingKind::TensorBf16,
+            bytes_per_s: None,
+            flop_per_s: Some(956.1e12),
+            seconds: None,
+            spread_percent: Some(11.897),
+            provenance: Provenance::measured(by, "NVIDIA H200", "2026-01-01"),
+        });
+        let text = render_profile(&profile);
+        let told = "measured, repeats within 11.9 %, the device was throttling: PowerCap";
+        assert!(text.contains(told), "{text}");
+    }
+
+    #[test]
+    fn a_latency_of_opcodes_in_turn_is_not_shown() {
+        let p = Provenance::mined("ptxas");
+        let mut row = RateRow {
+            instruction: "add.rn.f16x2".into(),
+            opcode: Some("HADD2+HFMA2.MMA".into()),
+            pipe: Pipe::Unknown,
+            lanes_per_clk_sm: Some(128.0),
+            results_per_clk_sm: Some(256.0),
+            latency_clk: Some(8.0),
+            spread_percent: None,
+            refused: None,
+            provenance: p.clone(),
+        };
+        let mut profile = DeviceProfile::new("h", Arch::SM_90A, p);
+        profile.rates.push(row.clone());
+        row.opcode = Some("HADD2".into());
+        profile.rates.push(row);
+        let shown: Vec<_> = Table::of(&profile).rows.iter().map(|r| r.latency_clk).collect();
+        assert_eq!(shown, [None, Some(8.0)]);
+    }
 
     #[test]
     fn scripts_find_every_field_also_of_a_refused_row() {

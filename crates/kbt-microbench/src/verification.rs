@@ -18,6 +18,9 @@ pub struct Verification {
     pub provenance: Provenance,
     /// One row a form.
     pub forms: Vec<FormRow>,
+    /// Names of the spec that are for other targets only.
+    #[serde(default)]
+    pub for_other_targets: Vec<String>,
 }
 
 /// One form.
@@ -61,7 +64,15 @@ impl Verification {
             arch,
             provenance: Provenance::mined(format!("ptxas {ptxas}")),
             forms: all.iter().map(form_row).collect(),
+            for_other_targets: Vec::new(),
         }
+    }
+
+    /// The same with the names that have no row because they are for other targets.
+    #[must_use]
+    pub fn with_others(mut self, names: Vec<String>) -> Self {
+        self.for_other_targets = names;
+        self
     }
 
     /// Instructions of which no form is verified.
@@ -107,6 +118,10 @@ impl Verification {
             if unverified.is_empty() { "" } else { "; not: " },
             unverified.join(", ")
         );
+        if !self.for_other_targets.is_empty() {
+            let (n, names) = (self.for_other_targets.len(), self.for_other_targets.join(", "));
+            let _ = writeln!(out, "{n} not for {}: {names}", self.arch);
+        }
         out
     }
 }
@@ -131,15 +146,24 @@ fn form_row(p: &Prepared) -> FormRow {
                 })
                 .collect()
         }),
-        refused: p
-            .refused
-            .iter()
-            .map(|(chains, why)| match chains {
-                Some(n) => format!("{n} chains: {why}"),
-                None => why.clone(),
-            })
-            .collect(),
+        refused: refusals(&p.refused),
     }
+}
+
+/// What was refused, each reason once, with the numbers of chains that it holds for.
+fn refusals(refused: &[(Option<u32>, String)]) -> Vec<String> {
+    let mut reasons: Vec<(Vec<String>, &str)> = Vec::new();
+    for (chains, why) in refused {
+        let number = chains.map(|n| n.to_string());
+        match reasons.iter_mut().find(|(_, said)| said == why) {
+            Some((numbers, _)) => numbers.extend(number),
+            None => reasons.push((number.into_iter().collect(), why)),
+        }
+    }
+    let text = |(numbers, why): (Vec<String>, &str)| {
+        if numbers.is_empty() { why.to_owned() } else { format!("{} chains: {why}", numbers.join(",")) }
+    };
+    reasons.into_iter().map(text).collect()
 }
 
 #[cfg(test)]
@@ -152,16 +176,20 @@ mod tests {
     fn every_form_has_a_line_and_what_is_not_verified_is_named() {
         let mut folded = prepared("rcp", "MUFU.RCP", &[("MUFU.RCP", 1.0)]);
         folded.verified.clear();
-        folded.refused.push((Some(8), "the body has 0".into()));
+        folded.refused.extend([1, 8].map(|n| (Some(n), "the body has 0".to_owned())));
+        folded.refused.push((None, "and more".into()));
         let all = [prepared("cvt", "F2FP", &[("F2FP.X", 1.0), ("PRMT", 1.0)]), folded];
         let v = Verification::of(&all, Arch::SM_90A, "13.0.88");
         insta::assert_snapshot!(v.render_text(), @r"
         sm_90a, mined: ptxas 13.0.88
         cvt (clean)                                  chains 1,2,4,8  *1.00 F2FP.X (alu), 1.00 PRMT (alu)
         rcp (clean)                                  chains none
-                                                     refused: 8 chains: the body has 0
+                                                     refused: 1,8 chains: the body has 0
+                                                     refused: and more
         1 of 2 instructions and mixes verified; not: rcp
         ");
+        let others = v.clone().with_others(vec!["fma.rn.f32x2".into()]).render_text();
+        assert!(others.ends_with("1 not for sm_90a: fma.rn.f32x2\n"), "{others}");
         let json = serde_json::to_value(&v).unwrap();
         assert_eq!(audit::uncovered_numbers(&json), Vec::<String>::new());
         assert_eq!(serde_json::from_value::<Verification>(json).unwrap(), v);

@@ -4,6 +4,10 @@
 //! found, its loop is counted by opcode, and two bodies (U and 2U operations) are compared: what differs
 //! belongs to the operations, what is the same is the loop's own and cancels in the measurement.
 
+mod certain;
+
+pub use certain::Uncertain;
+
 use crate::spec::Entry;
 use kbt_device::Pipe;
 use kbt_sass::{Function, Instruction, pipe_of};
@@ -12,6 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Instructions of the largest body, above which a Hopper SM starts to wait for instruction fetches
 /// (about 390 in a public H100 study).
 pub const LARGEST_BODY: usize = 340;
+
+/// An eighth of an instruction an operation more or less is another lowering: below it are the few that ptxas hoists or
+/// shares between the operations of a body.
+const ALIKE: f64 = 0.125;
 
 /// Opcodes and how many of each.
 pub type Counts = BTreeMap<String, i64>;
@@ -58,6 +66,14 @@ pub enum WindowError {
         found: i64,
         /// What the body holds instead.
         body: String,
+    },
+    /// A target that does not run once a trip.
+    #[error("{target} is counted, but {why}")]
+    Uncertain {
+        /// Its mnemonic.
+        target: String,
+        /// Why.
+        why: Uncertain,
     },
     /// Memory instructions that are not the subject.
     #[error("{0} in the window is no subject of this entry (a spill, or a moved load or store)")]
@@ -112,6 +128,11 @@ fn is_branch(insn: &Instruction) -> bool {
     insn.mnemonic() == "BRA"
 }
 
+/// Whether code between a forward branch and its target is a slow path: it makes a call.
+fn is_call_around(between: &[Instruction]) -> bool {
+    between.iter().any(|insn| insn.mnemonic() == "CALL")
+}
+
 /// The instructions of a body that run when no slow path is taken: a forward branch around a call is taken.
 fn usual_path(function: &Function, first: usize, last: usize) -> Vec<usize> {
     let code = &function.instructions;
@@ -120,9 +141,9 @@ fn usual_path(function: &Function, first: usize, last: usize) -> Vec<usize> {
     while i <= last {
         path.push(i);
         let target = is_branch(&code[i]).then(|| code[i].targets.first().copied()).flatten();
-        let skip = target.map(|address| function.index_at(address)).filter(|&to| {
-            to > i + 1 && to <= last && code[i + 1..to].iter().any(|insn| insn.mnemonic() == "CALL")
-        });
+        let skip = target
+            .map(|address| function.index_at(address))
+            .filter(|&to| to > i + 1 && to <= last && is_call_around(&code[i + 1..to]));
         i = skip.unwrap_or(i + 1);
     }
     path
@@ -170,6 +191,31 @@ impl FormCode {
         }
     }
 
+    /// Whether two operations of several instructions are one lowering: as much work of each kind, but for what the
+    /// scheduler leaves out or adds in places. Instructions that take an issue slot only do not count.
+    #[must_use]
+    pub fn is_like(&self, other: &Self) -> bool {
+        let mut difference: BTreeMap<&str, f64> = BTreeMap::new();
+        for (code, sign) in [(self, 1.0), (other, -1.0)] {
+            for op in code.per_op.iter().filter(|p| p.pipe.is_some()) {
+                *difference.entry(kind_of_work(&op.opcode)).or_default() += sign * op.count;
+            }
+        }
+        difference.values().all(|d| d.abs() < ALIKE)
+    }
+
+    /// `2 PRMT, 1 SHF.R.U32.HI`.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let parts: Vec<String> = self
+            .per_op
+            .iter()
+            .filter(|p| p.pipe.is_some())
+            .map(|p| format!("{} {}", (p.count * 100.0).round() / 100.0, p.opcode))
+            .collect();
+        parts.join(", ")
+    }
+
     /// Opcodes of the operation that are not the target.
     pub fn companions(&self) -> impl Iterator<Item = &PerOp> {
         self.per_op.iter().filter(|p| !p.target)
@@ -201,6 +247,12 @@ pub fn check_pair(small: &Window, large: &Window, meant: &[Meant<'_>]) -> Result
             }
         }
     }
+    let timed = |opcode: &str| meant.iter().any(|part| part.entry.is_target(opcode));
+    for window in [small, large] {
+        if let Some((target, why)) = certain::first_uncertain(&window.instructions, &timed) {
+            return Err(WindowError::Uncertain { target: target.to_owned(), why });
+        }
+    }
     // What stands around the loop runs once a window of thousands of cycles: a special register read here and
     // not there is nothing, a branch or more than a few instructions is another compilation.
     let edge = difference(&small.edge, &large.edge);
@@ -208,14 +260,13 @@ pub fn check_pair(small: &Window, large: &Window, meant: &[Meant<'_>]) -> Result
         return Err(WindowError::Edge(summary(&edge)));
     }
     let more = meant.first().map_or(1, |part| part.ops[1] - part.ops[0]);
-    let is_target = |opcode: &str| meant.iter().any(|part| part.entry.is_target(opcode));
     let memory = meant.iter().any(|part| part.entry.memory);
     let mut per_op = Vec::new();
     let mut kinds: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
     let opcodes: BTreeSet<&String> = small.body.keys().chain(large.body.keys()).collect();
     for opcode in opcodes {
         let count = |w: &Window| w.body.get(opcode).copied().unwrap_or(0);
-        let (n, target) = (count(large) - count(small), is_target(opcode));
+        let (n, target) = (count(large) - count(small), timed(opcode));
         if is_memory(opcode) && !target && !memory {
             return Err(WindowError::Memory(opcode.clone()));
         }
@@ -383,6 +434,43 @@ mod tests {
         let peeled = Window::find(&listing(&["MUFU.EX2 R4, R4"; 16], &["MUFU.EX2 R4, R4"; 8])).unwrap();
         let error = compare(&window("MUFU.EX2 R4, R4", 8, &[]), &peeled, &ex2, 8);
         assert!(matches!(error, Err(WindowError::Edge(_))), "{error:?}");
+    }
+
+    #[test]
+    fn a_target_that_may_not_run_or_may_run_again_is_refused() {
+        let ex2 = entry("target: [MUFU.EX2]");
+        let told = |body: &[&str]| {
+            let (small, large) = (body.to_vec(), body.repeat(2));
+            let find = |body: &[&str]| Window::find(&listing(body, &[])).unwrap();
+            let n = small.iter().filter(|l| l.contains("MUFU")).count() as i64;
+            check_pair(&find(&small), &find(&large), &[Meant { entry: &ex2, ops: [n, 2 * n] }])
+                .map(|code| code.per_op.len())
+                .map_err(|e| e.to_string())
+        };
+        assert_eq!(told(&["MUFU.EX2 R4, R4"; 8]), Ok(1));
+        assert_eq!(told(&["@PT MUFU.EX2 R4, R4"; 8]), Ok(1), "PT is always true");
+        for (body, says) in [
+            (vec!["@P1 MUFU.EX2 R4, R4"; 8], "under the guard @P1"),
+            (vec!["@!P1 MUFU.EX2 R4, R4"; 8], "under the guard @!P1"),
+            (vec!["@UP1 MUFU.EX2 R4, R4"; 8], "under the guard @UP1"),
+        ] {
+            let why = told(&body).unwrap_err();
+            assert!(why.starts_with("MUFU.EX2 is counted, but it stands") && why.contains(says), "{why}");
+        }
+        let whole = |body: &[&str]| {
+            let window = Window::find(&listing(body, &[])).unwrap();
+            certain::first_uncertain(&window.instructions, &|o| ex2.is_target(o)).map(|(_, why)| why)
+        };
+        let around = ["FADD R1, R1, R2", "@P1 BRA `(.L_x_1)", "MUFU.EX2 R4, R4", "L_x_1:", "FADD R1, R1, R2"];
+        assert_eq!(whole(&around), Some(Uncertain::Skipped("BRA".into())));
+        let before = ["MUFU.EX2 R4, R4", "@P1 BRA `(.L_x_1)", "FADD R1, R1, R2", "L_x_1:", "MUFU.EX2 R4, R4"];
+        assert_eq!(whole(&before), None, "what the branch goes around is another instruction");
+        let inner = ["FADD R1, R1, R2", "L_x_1:", "MUFU.EX2 R4, R4", "@P1 BRA `(.L_x_1)", "FADD R1, R1, R2"];
+        assert_eq!(whole(&inner), Some(Uncertain::Repeated("BRA".into())));
+        assert_eq!(whole(&["@P1 EXIT", "MUFU.EX2 R4, R4"]), Some(Uncertain::Skipped("EXIT".into())));
+        let call =
+            ["@P1 BRA `(.L_x_1)", "CALL.REL.NOINC `(.L_x_0)", "MUFU.EX2 R4, R4", "L_x_1:", "MUFU.EX2 R4, R4"];
+        assert_eq!(whole(&call), None, "the slow path was not counted");
     }
 
     #[test]

@@ -53,6 +53,7 @@ fn modelled(prepared: &Prepared, clk: &BTreeMap<String, f64>) -> Option<f64> {
 fn measured(all: &[Prepared], times: &[Option<f64>], mut off: impl FnMut() -> f64) -> Vec<Measured> {
     let rate = |clk: f64| FormRate {
         clk_per_op: clk,
+        with_loop_clk: clk,
         spread_percent: 0.1,
         warps: 32,
         chains: 8,

@@ -99,7 +99,7 @@ fn a_template_that_ptxas_rejects_is_told_with_its_line_and_the_others_go_on() {
     );
     let ran = kbt(&["run", "--verify-only", "--spec", &spec], None);
     let out = text(&ran.stdout);
-    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    assert_eq!(ran.status.code(), Some(1), "one of the two failed: {}", text(&ran.stderr));
     assert!(out.contains("mine.yaml:2: ptxas") && out.contains("'frobnicate'"), "{out}");
     assert!(out.contains("1 of 2 instructions and mixes verified; not: bad"), "{out}");
 }
@@ -139,4 +139,128 @@ fn counters_that_may_not_be_read_refuse_the_comparison_and_no_more() {
     let said = text(&ran.stdout);
     assert!(ran.status.success(), "{}", text(&ran.stderr));
     assert!(said.contains("comparison with pipe counters refused") && said.contains("MUFU.EX2"), "{said}");
+}
+
+/// A spec of one good entry with more keys.
+fn spec(dir: &tempfile::TempDir, keys: &str) -> String {
+    let text = format!(
+        "instructions:\n  - name: good\n    target: [PRMT]\n{keys}    chains:\n      clean: {{x: b32, with: {{a: b32, b: b32}}, \
+         rotate: 3, step: \"prmt.b32 %x, %x, %a, %b;\"}}\n"
+    );
+    file(dir, "mine.yaml", &text)
+}
+
+#[test]
+fn results_that_are_no_number_are_told_with_their_line_and_nothing_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("p.yaml").display().to_string();
+    for results in [".nan", "-3", "0", ".inf"] {
+        let spec = spec(&dir, &format!("    results: {results}\n"));
+        let ran = kbt(&["mine", "--arch", "sm_90a", "--spec", &spec, "--out", &out], None);
+        assert_eq!(ran.status.code(), Some(2), "{results}: {}", text(&ran.stderr));
+        let told = text(&ran.stderr);
+        assert!(told.contains("mine.yaml:2: `good`: results is") && told.contains("above 0"), "{told}");
+        assert!(!dir.path().join("p.yaml").exists());
+    }
+}
+
+#[test]
+fn what_has_no_row_says_why_and_what_would_have_one() {
+    if std::env::var_os("KBT_CUDA").is_none() {
+        eprintln!("KBT_CUDA is not set: what_has_no_row_says_why_and_what_would_have_one not run");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("p.yaml").display().to_string();
+    let mine = |arch: &str, spec: &str, more: &[&str]| {
+        let args = [&["mine", "--arch", arch, "--spec", spec, "--out", &out], more].concat();
+        let ran = kbt(&args, None);
+        (ran.status.code(), text(&ran.stderr))
+    };
+    let newer = spec(&dir, "    sm: 100\n");
+    let (code, told) = mine("sm_90a", &newer, &[]);
+    assert_eq!(code, Some(2));
+    assert!(told.contains("are for sm_100 and newer, and --arch is sm_90a"), "{told}");
+    let only = spec(&dir, "    only: [100a]\n");
+    let (code, told) = mine("sm_90a", &only, &[]);
+    assert_eq!(code, Some(2));
+    assert!(told.contains("none of its entries is for sm_90a; others only: good"), "{told}");
+    let good = spec(&dir, "");
+    let (code, told) = mine("sm_90a", &good, &["--only", "^zzz"]);
+    assert_eq!(code, Some(2));
+    assert!(told.contains("--only matches no entry"), "{told}");
+    let empty = file(&dir, "empty.yaml", "instructions: []\n");
+    let (code, told) = mine("sm_90a", &empty, &[]);
+    assert_eq!(code, Some(2));
+    assert!(told.contains("empty.yaml: no entries"), "{told}");
+    // A target that the compiler does not know is one refusal.
+    let (code, told) = mine("sm_99", &good, &[]);
+    assert_eq!(code, Some(3), "{told}");
+    assert!(told.contains("does not assemble for sm_99") && told.lines().count() < 3, "{told}");
+    assert!(!dir.path().join("p.yaml").exists());
+    let ran = kbt(&["run", "--verify-only", "--arch", "sm_99", "--spec", &good], None);
+    assert_eq!(ran.status.code(), Some(3), "{}", text(&ran.stderr));
+    let ran = kbt(&["run", "--verify-only", "--arch", "sm_90a", "--spec", &good], None);
+    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stdout));
+}
+
+#[test]
+fn an_entry_for_another_target_is_named_beside_the_rows() {
+    if std::env::var_os("KBT_CUDA").is_none() {
+        eprintln!("KBT_CUDA is not set: an_entry_for_another_target_is_named_beside_the_rows not run");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let chains = "    chains:\n      clean: {x: b32, with: {a: b32, b: b32}, rotate: 3, step: \"prmt.b32 %x, %x, %a, %b;\"}\n";
+    let both = format!(
+        "instructions:\n  - name: here\n    target: [PRMT]\n{chains}  - name: newer\n    sm: 100\n    target: [PRMT]\n{chains}"
+    );
+    let spec = file(&dir, "mine.yaml", &both);
+    let ran = kbt(&["run", "--verify-only", "--spec", &spec], None);
+    assert!(text(&ran.stdout).contains("1 not for sm_90a: newer"), "{}", text(&ran.stdout));
+    let ran = kbt(&["mine", "--arch", "sm_90a", "--spec", &spec, "--out", "-"], None);
+    assert!(
+        ran.status.success() && text(&ran.stderr).contains("not for sm_90a: newer"),
+        "{}",
+        text(&ran.stderr)
+    );
+}
+
+#[test]
+fn options_that_would_be_ignored_and_files_that_hold_nothing_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorded = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/recordings/h200-sxm/mixes.yaml");
+    let out = dir.path().join("pipes.yaml").display().to_string();
+    let pipes = |more: &[&str], mixes: &str| {
+        let args = [&["pipes", "--profile", "h200-sxm", "--mixes", mixes, "--out", &out], more].concat();
+        let ran = kbt(&args, None);
+        (ran.status.code(), text(&ran.stderr))
+    };
+    for more in [&["--only", "^zzz"][..], &["--budget", "5"]] {
+        let (code, told) = pipes(more, recorded);
+        assert_eq!(code, Some(2), "{told}");
+        assert!(told.contains("cannot be used with") && told.contains("--mixes"), "{told}");
+    }
+    let whole = std::fs::read_to_string(recorded).unwrap();
+    let none = format!("{}\nmixes: []\n", whole.split("\nmixes:").next().unwrap());
+    let (code, told) = pipes(&[], &file(&dir, "none.yaml", &none));
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("none.yaml") && told.contains("0 mixes"), "{told}");
+    let ran = kbt(&["run", "--verify-only", "--out", "q.yaml"], None);
+    assert_eq!(ran.status.code(), Some(2));
+    assert!(text(&ran.stderr).contains("cannot be used with"), "{}", text(&ran.stderr));
+}
+
+#[test]
+fn a_mode_whose_rates_are_refused_ends_with_three_after_its_outcome() {
+    let dir = tempfile::tempdir().unwrap();
+    let bare = file(
+        &dir,
+        "bare.yaml",
+        "schema: kbt.device/1\nname: bare\narch: sm_90a\nprovenance: {kind: mined, by: ptxas}\n",
+    );
+    let ran = kbt(&["table", &bare, "--pv-mode", "fp8"], None);
+    assert_eq!(ran.status.code(), Some(3), "{}", text(&ran.stdout));
+    assert!(!ran.stdout.is_empty() && text(&ran.stderr).contains("refused"), "{}", text(&ran.stderr));
+    assert!(kbt(&["table", "h200-sxm", "--pv-mode", "fp8"], None).status.success());
 }

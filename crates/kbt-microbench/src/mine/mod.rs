@@ -11,7 +11,7 @@ mod stalls;
 
 use crate::choice::Preference;
 use crate::lowering::lowering;
-use crate::prepare::{Prepared, Verified, prepare_streams};
+use crate::prepare::{Prepared, Verified, assembles, prepare_streams};
 use crate::rows::{Note, round};
 use crate::spec::{Entry, Spec};
 use kbt_device::{Arch, DeviceProfile, Pipe, RateRow};
@@ -37,6 +37,7 @@ pub fn mine(
     only: &(dyn Fn(&str) -> bool + Sync),
 ) -> Result<(DeviceProfile, Vec<Note>), ToolError> {
     let ptxas = tools.version(Tool::Ptxas)?;
+    assembles(tools, arch)?;
     let prepared = prepare_streams(spec, arch, tools, &CHAINS, only)?;
     let provenance = Provenance::mined(format!("ptxas {ptxas}, stall counts of single-opcode streams"));
     let mut profile = DeviceProfile::new(arch.to_string(), arch, Provenance::mined(format!("ptxas {ptxas}")));
@@ -44,7 +45,7 @@ pub fn mine(
     let mut rest = &prepared[..];
     while let Some(first) = rest.first() {
         let entry = &first.parts[0].entry;
-        let forms = rest.iter().take_while(|p| p.parts[0].entry == *entry).count();
+        let forms = rest.iter().take_while(|p| p.parts[0].entry.is_same(entry)).count();
         let (row, note) = row(&rest[..forms], arch, &provenance);
         profile.rates.push(row);
         notes.push(note);
@@ -235,6 +236,15 @@ mod tests {
             ("POPC", &[(1u8, true)][..], "sm_103a", "scoreboard"),
             ("MUFU.EX2", &[(1, true)], "sm_120a", "scoreboard"),
             ("DFMA", &[(4, false)], "sm_86", "desktop"),
+            ("DADD", &[(4, false)], "sm_75", "desktop"),
+            ("HMMA.1688.F32", &[(8, false)], "sm_75", "desktop"),
+            ("F2F.F64.F32", &[(8, false)], "sm_75", "7.5"),
+            ("F2F.F64.F32", &[(8, false)], "sm_87", "2 for"),
+            ("F2F.F64.F16", &[(8, false)], "sm_86", "2 for"),
+            ("I2F.F64.U32", &[(8, false)], "sm_89", "2 for"),
+            ("F2I.U64.TRUNC", &[(8, false)], "sm_89", "2 for"),
+            ("FSETP.GEU.AND", &[(1, false)], "sm_121a", "disputed"),
+            ("FSET.BF.LT.AND", &[(1, false)], "sm_120a", "disputed"),
             ("HMMA.16816.F32", &[(8, false)], "sm_86", "desktop"),
             ("HMMA.16816.F32", &[(11, false)], "sm_120a", "desktop"),
             ("DMMA.8x8x4", &[(15, true)], "sm_90a", "scoreboard hides"),
@@ -249,6 +259,9 @@ mod tests {
             assert!(row.refused.as_deref().unwrap().contains(why), "{opcode}: {:?}", row.refused);
         }
         assert_eq!(check("DFMA", &[(2, false)], "sm_90a").lanes_per_clk_sm, Some(64.0));
+        assert_eq!(check("F2F.F64.F32", &[(8, false)], "sm_80").lanes_per_clk_sm, Some(16.0));
+        // Two sources say 128 for minima of integers.
+        assert_eq!(check("VIMNMX.S32", &[(1, false)], "sm_120a").lanes_per_clk_sm, Some(128.0));
     }
 
     #[test]

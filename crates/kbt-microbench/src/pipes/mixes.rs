@@ -142,6 +142,13 @@ impl Mixes {
         let positive = |v: f64| v.is_finite() && v > 0.0;
         let rising =
             |ports: Option<[f64; 2]>| ports.is_none_or(|[least, most]| 0.0 <= least && least <= most);
+        if self.mixes.is_empty() || self.solos.is_empty() {
+            return Err(format!(
+                "{} solos and {} mixes: resources are told from the times of mixes; at least one is needed",
+                self.solos.len(),
+                self.mixes.len()
+            ));
+        }
         for (at, solo) in self.solos.iter().enumerate() {
             let name = &solo.instruction;
             if self.index(name) != Some(at) {

@@ -61,7 +61,7 @@ impl fmt::Display for DataTypeError {
         write!(
             f,
             "`{}` is no data type; f32, f64, f16, bf16, f16x2, bf16x2, int (each with a range as in \
-             f32[0.5,2]), b16, b32, b64, pred, shared4, shared8, shared16, matrix16, mbarrier or descriptor, with *N for N registers",
+             f32[0.5,2]), b16, b32, b64, pred, shared4, shared8, shared16, matrix16, mbarrier or descriptor, with *N for N registers, 1 to 64",
             self.0
         )
     }
@@ -70,7 +70,7 @@ impl fmt::Display for DataTypeError {
 impl std::error::Error for DataTypeError {}
 
 /// Kinds of PTX register that a temp may have.
-pub(super) const REGISTER_KINDS: &str = "b8, b16, b32, b64 or pred, with *N for N registers";
+pub(super) const REGISTER_KINDS: &str = "b8, b16, b32, b64 or pred, with *N for N registers, 1 to 64";
 
 /// Whether a temp's kind is one of them.
 pub(super) fn is_register_kind(text: &str) -> bool {

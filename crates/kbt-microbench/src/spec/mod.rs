@@ -6,9 +6,23 @@ mod data;
 pub(crate) use data::split_count;
 pub use data::{DataKind, DataType, DataTypeError};
 
+use crate::verify::LARGEST_BODY;
 use kbt_device::Arch;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+
+/// The most elements that one instruction can give a lane: the accumulators of the largest matrix product.
+const MOST_RESULTS: f64 = 65_536.0;
+/// No body of more operations than this can be timed.
+const MOST_UNROLL: u32 = LARGEST_BODY as u32 / 2;
+/// Copies of a value that a thread's registers can hold beside its chains.
+const MOST_ROTATE: u32 = 32;
+
+/// Major and minor of a PTX version.
+pub(crate) fn version(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
 
 /// The spec that comes with the crate: its files by name, the order that profiles have.
 const EMBEDDED: [(&str, &str); 6] = [
@@ -178,6 +192,25 @@ impl Spec {
         Ok(spec)
     }
 
+    /// Entries that `only` accepts and that are not for a compile target, where no other entry of the name is.
+    #[must_use]
+    pub fn not_for(&self, arch: Arch, only: &dyn Fn(&str) -> bool) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for entry in self.instructions.iter().filter(|e| only(&e.name)) {
+            let here = self.instructions.iter().any(|e| e.name == entry.name && e.is_for(arch));
+            if !here && !names.contains(&entry.name) {
+                names.push(entry.name.clone());
+            }
+        }
+        names
+    }
+
+    /// The lowest compute capability, times ten, that one of the entries is for.
+    #[must_use]
+    pub fn lowest_sm(&self) -> Option<u16> {
+        self.instructions.iter().map(|e| e.sm).min()
+    }
+
     /// An entry by name.
     #[must_use]
     pub fn entry(&self, name: &str) -> Option<&Entry> {
@@ -234,9 +267,37 @@ impl Entry {
         pattern.strip_suffix('*').map_or_else(|| opcode == pattern, |head| opcode.starts_with(head))
     }
 
+    /// Whether two entries are one: each is written once, so its name and its place tell.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        (&self.name, &self.place, self.sm) == (&other.name, &other.place, other.sm)
+    }
+
     fn check(&self) -> Result<(), String> {
         if self.compound != self.target.is_empty() {
             return Err("needs `target` mnemonics, or `compound: true` and none".into());
+        }
+        if let Some(empty) = self.target.iter().find(|t| t.trim_end_matches('*').is_empty()) {
+            return Err(format!("target `{empty}` names no mnemonic; write one, as FFMA or F2FP.*"));
+        }
+        if !(self.results > 0.0 && self.results <= MOST_RESULTS) {
+            return Err(format!(
+                "results is {}; a number above 0 and up to {MOST_RESULTS} is expected",
+                self.results
+            ));
+        }
+        if let Some(ptx) = self.ptx.as_deref().filter(|v| version(v).is_none()) {
+            return Err(format!("ptx `{ptx}` is no PTX version; two numbers as in \"8.6\" are expected"));
+        }
+        for (key, name) in [("only", &self.only), ("except", &self.except)]
+            .into_iter()
+            .flat_map(|(key, list)| list.iter().map(move |name| (key, name)))
+        {
+            if name.starts_with("sm_") || format!("sm_{name}").parse::<Arch>().is_err() {
+                return Err(format!(
+                    "{key}: `{name}` is no compile target; write it without sm_, as 90a or 120a"
+                ));
+            }
         }
         if self.chains.is_empty() {
             return Err("needs at least one form under `chains`".into());
@@ -244,6 +305,13 @@ impl Entry {
         for (form, chain) in &self.chains {
             if chain.rotate == 0 || chain.ops == 0 || chain.unroll < 8 * chain.ops {
                 return Err(format!("form `{form}`: rotate and ops are at least 1, unroll at least 8 x ops"));
+            }
+            if chain.unroll > MOST_UNROLL || chain.rotate > MOST_ROTATE {
+                return Err(format!(
+                    "form `{form}`: unroll {} and rotate {}; up to {MOST_UNROLL} and {MOST_ROTATE} can be used: the larger \
+                     body holds 2 x unroll operations, and at most {LARGEST_BODY} instructions",
+                    chain.unroll, chain.rotate
+                ));
             }
             for name in chain.with.keys().chain(chain.temp.keys()) {
                 if name == "x" || !name.bytes().all(|b| b.is_ascii_lowercase()) {
@@ -319,6 +387,41 @@ instructions:
         assert!(starred.is_target("F2FP.BF16.F32.PACK_AB") && !starred.is_target("F2F.BF16.F32"));
         let only = Entry { only: vec!["100a".into()], ..entry.clone() };
         assert!(only.is_for(Arch::SM_100A) && !only.is_for(Arch::SM_90A));
+    }
+
+    #[test]
+    fn values_that_no_row_can_be_made_of_are_refused_with_what_would_do() {
+        for (key, says) in [
+            ("results: .nan", "above 0"),
+            ("results: -3", "results is -3"),
+            ("results: 0", "above 0"),
+            ("results: .inf", "above 0"),
+            ("ptx: abc", "no PTX version"),
+            ("ptx: \"8\"", "two numbers"),
+            ("only: [sm_90a]", "without sm_"),
+            ("only: [wurst]", "no compile target"),
+            ("except: [\"\"]", "no compile target"),
+        ] {
+            let told = error(&GOOD.replace("target: [FFMA]", &format!("target: [FFMA]\n    {key}")));
+            assert!(told.starts_with("mine.yaml:3: `fma.rn.f32`: ") && told.contains(says), "{key}: {told}");
+        }
+        for (key, says) in [("unroll: 171", "up to 170"), ("unroll: 4294967295", "340"), ("rotate: 33", "32")]
+        {
+            let told = error(&GOOD.replace("{x: f32,", &format!("{{{key}, x: f32,")));
+            assert!(told.starts_with("mine.yaml:3: ") && told.contains(says), "{key}: {told}");
+        }
+        assert!(error(&GOOD.replace("[FFMA]", "['']")).contains("names no mnemonic"));
+        assert!(error(&GOOD.replace("[FFMA]", "['*']")).contains("names no mnemonic"));
+    }
+
+    #[test]
+    fn entries_that_are_not_for_a_target_are_named() {
+        let text = format!("{GOOD}    sm: 100\n");
+        let spec = Spec::from_yaml(&text, "mine.yaml").unwrap();
+        assert_eq!(spec.not_for(Arch::SM_90A, &|_| true), ["fma.rn.f32"]);
+        assert_eq!(spec.not_for(Arch::SM_100A, &|_| true), Vec::<String>::new());
+        assert_eq!(spec.not_for(Arch::SM_90A, &|_| false), Vec::<String>::new());
+        assert_eq!(spec.lowest_sm(), Some(100));
     }
 
     #[test]

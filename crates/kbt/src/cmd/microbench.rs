@@ -5,6 +5,7 @@ mod pipes;
 
 use crate::output::{Failure, Format, Outcome, emit, print, read_input};
 use kbt_device::{Arch, DeviceChoice, DeviceProfile, embedded_profile, embedded_profiles};
+use kbt_evidence::Standing;
 use kbt_microbench::compare::compare;
 use kbt_microbench::filter::Filter;
 use kbt_microbench::gpu::{Run, RunError, RunOptions, run as run_on_gpu, run_unverified};
@@ -77,7 +78,12 @@ struct RunArgs {
     #[arg(long, default_value = "live")]
     device: DeviceChoice,
     /// Where the profile goes.
-    #[arg(long, value_name = "PROFILE.yaml", required_unless_present = "verify_only")]
+    #[arg(
+        long,
+        value_name = "PROFILE.yaml",
+        required_unless_present = "verify_only",
+        conflicts_with = "verify_only"
+    )]
     out: Option<PathBuf>,
     /// The profile's name; the file's stem otherwise.
     #[arg(long)]
@@ -146,9 +152,10 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
 }
 
-/// The spec, and the filter over its names.
+/// The spec, where it is from, and the filter over its names.
 struct Selected {
     spec: Spec,
+    origin: String,
     only: Filter,
 }
 
@@ -163,12 +170,35 @@ impl Selected {
             None => Spec::embedded()?,
         };
         let only = Filter::new(args.only.as_deref()).map_err(|e| Failure::input(format!("--only: {e}")))?;
-        Ok(Self { spec, only })
+        let origin =
+            args.spec.as_ref().map_or_else(|| "the embedded spec".to_owned(), |p| p.display().to_string());
+        Ok(Self { spec, origin, only })
     }
 
-    /// A pattern that matches nothing is a mistake, not an empty profile.
-    fn found(&self, any: bool) -> Result<(), Failure> {
-        if any { Ok(()) } else { Err(Failure::input("nothing in the spec matches --only for this target")) }
+    /// The names that are in the spec, and wanted, and not for the target.
+    fn not_for(&self, arch: Arch) -> Vec<String> {
+        self.spec.not_for(arch, &|n| self.only.accepts(n))
+    }
+
+    /// Nothing to do is a mistake, not an empty profile: which, and what would be something.
+    fn found(&self, arch: Arch, any: bool) -> Result<(), Failure> {
+        if any {
+            return Ok(());
+        }
+        let not_for = self.not_for(arch);
+        let why = match self.spec.lowest_sm() {
+            None => format!("{}: no entries under `instructions`", self.origin),
+            Some(lowest) if arch.sm < lowest => {
+                format!("{}: its entries are for sm_{lowest} and newer, and --arch is {arch}", self.origin)
+            }
+            _ if not_for.is_empty() => format!("{}: --only matches no entry", self.origin),
+            _ => format!(
+                "{}: none of its entries is for {arch}; others only: {}",
+                self.origin,
+                not_for.join(", ")
+            ),
+        };
+        Err(Failure::input(why))
     }
 }
 
@@ -184,14 +214,27 @@ fn tool_failure(error: ToolError) -> Failure {
     }
 }
 
+/// A target that ptxas does not know is refused as a whole.
+fn unassembled(error: ToolError, arch: Arch) -> Failure {
+    match error {
+        ToolError::Failed { tool: Tool::Ptxas, version, log, .. } => {
+            let said: Vec<&str> = log.lines().map(str::trim).filter(|l| !l.is_empty()).take(2).collect();
+            Failure::Refused(format!("ptxas {version} does not assemble for {arch}: {}", said.join("; ")))
+        }
+        other => tool_failure(other),
+    }
+}
+
 fn verify(args: &RunArgs) -> Outcome {
     let selected = Selected::from_args(&args.spec)?;
     let tools = tools()?;
     let ptxas = tools.version(Tool::Ptxas).map_err(tool_failure)?;
     let prepared = prepare(&selected.spec, args.arch, &tools, &CHAINS, &|n| selected.only.accepts(n))
-        .map_err(tool_failure)?;
-    selected.found(!prepared.is_empty())?;
-    print(args.spec.format, &Verification::of(&prepared, args.arch, &ptxas), Verification::render_text)
+        .map_err(|e| unassembled(e, args.arch))?;
+    selected.found(args.arch, !prepared.is_empty())?;
+    let found = Verification::of(&prepared, args.arch, &ptxas).with_others(selected.not_for(args.arch));
+    print(args.spec.format, &found, Verification::render_text)?;
+    if found.unverified().next().is_some() { Err(Failure::Gate) } else { Ok(ExitCode::SUCCESS) }
 }
 
 fn measure(args: RunArgs) -> Outcome {
@@ -219,7 +262,7 @@ fn measure(args: RunArgs) -> Outcome {
         // A KBT_CUDA that names nothing is a mistake, and no wish to go without.
         Err(error) if std::env::var_os("KBT_CUDA").is_some() => return Err(Failure::input(error.to_string())),
         _ => {
-            eprintln!(
+            crate::output::tell!(
                 "kbt: no ptxas and nvdisasm: the driver assembles, nobody sees the machine code, and every row is marked \
                  unverified; `cargo xtask setup` installs them"
             );
@@ -236,7 +279,11 @@ fn measure(args: RunArgs) -> Outcome {
     })?;
     progress("");
     let profile = &result.profile;
-    selected.found(!(profile.rates.is_empty() && profile.mixes.is_empty() && profile.ceilings.is_empty()))?;
+    selected.found(
+        profile.arch,
+        !(profile.rates.is_empty() && profile.mixes.is_empty() && profile.ceilings.is_empty()),
+    )?;
+    tell_others(&selected, profile.arch);
     write_profile(&out, profile)?;
     match args.spec.format {
         Format::Json => print(Format::Json, &Table::of(profile), |_| String::new()),
@@ -268,15 +315,29 @@ fn render_notes(notes: &[Note]) -> String {
 /// Progress goes to a terminal only.
 fn progress(what: &str) {
     if std::io::stderr().is_terminal() {
-        eprint!("\r\x1b[K{what}");
+        crate::output::show!("\r\x1b[K{what}");
+    }
+}
+
+/// What was asked for and has no row because it is for other targets.
+fn tell_others(selected: &Selected, arch: Arch) {
+    let others = selected.not_for(arch);
+    if !others.is_empty() {
+        crate::output::tell!(
+            "kbt: {} of {} not for {arch}: {}",
+            others.len(),
+            selected.origin,
+            others.join(", ")
+        );
     }
 }
 
 fn mine_profile(args: &MineArgs) -> Outcome {
     let selected = Selected::from_args(&args.spec)?;
-    let (profile, _) =
-        mine(&selected.spec, args.arch, &tools()?, &|n| selected.only.accepts(n)).map_err(tool_failure)?;
-    selected.found(!profile.rates.is_empty())?;
+    let (profile, _) = mine(&selected.spec, args.arch, &tools()?, &|n| selected.only.accepts(n))
+        .map_err(|e| unassembled(e, args.arch))?;
+    selected.found(args.arch, !profile.rates.is_empty())?;
+    tell_others(&selected, args.arch);
     write_profile(&args.out, &profile)?;
     if args.out.as_os_str() == "-" {
         return Ok(ExitCode::SUCCESS);
@@ -292,7 +353,14 @@ fn table(args: &TableArgs) -> Outcome {
         return print(args.format, &Table::of(&profile).with_published(beside), |_| text.clone());
     }
     match args.pv_mode {
-        Some(mode) => print(args.format, &rates_for(&profile, mode), |o| o.render_text()),
+        Some(mode) => {
+            let outcome = rates_for(&profile, mode);
+            print(args.format, &outcome, |o| o.render_text())?;
+            match outcome.verdicts().into_iter().find(|v| v.standing == Standing::Refused) {
+                Some(verdict) => Err(Failure::Refused(verdict.reason)),
+                None => Ok(ExitCode::SUCCESS),
+            }
+        }
         None => print(args.format, &Table::of(&profile), |_| render_profile(&profile)),
     }
 }

@@ -82,7 +82,16 @@ fn measure(args: &RunArgs) -> Outcome {
         return Err(Failure::input(format!("--device {}: loops are timed on live or live:N", args.device)));
     };
     let (modules, compiler) = modules(Arch::SM_90A, &tools()?)?;
-    let measured = measure_loops(ordinal, &modules, &compiler, "kbt microbench loops run", &progress)?;
+    let measured = measure_loops(ordinal, &modules, &compiler, "kbt microbench loops run", &progress)
+        .map_err(|e| {
+            if e.is_absent() {
+                Failure::Refused(format!(
+                    "{e}; `kbt microbench loops score LOOPS.yaml` reads times of another run"
+                ))
+            } else {
+                e.into()
+            }
+        })?;
     progress("");
     let yaml = measured.to_yaml()?;
     std::fs::write(&args.out, yaml).map_err(|e| Failure::input(format!("{}: {e}", args.out.display())))?;

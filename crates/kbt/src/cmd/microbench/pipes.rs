@@ -26,7 +26,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "live")]
     device: DeviceChoice,
     /// Explain these measured mixes; no GPU is needed.
-    #[arg(long, value_name = "FILE.yaml", conflicts_with_all = ["write_mixes", "verify_only", "counter_kernels"])]
+    #[arg(long, value_name = "FILE.yaml", conflicts_with_all = ["write_mixes", "verify_only", "counter_kernels", "only", "budget"])]
     mixes: Option<PathBuf>,
     /// Also write what was measured, for `--mixes`.
     #[arg(long, value_name = "FILE.yaml")]
@@ -34,8 +34,8 @@ pub(crate) struct Args {
     /// Nsight Compute's counters of the kernels that `--counter-kernels` launches, to compare with.
     #[arg(long, value_name = "NCU.csv")]
     counters: Option<PathBuf>,
-    /// Mixes to measure at most.
-    #[arg(long, default_value_t = BUDGET)]
+    /// Mixes to measure at most, at least 1.
+    #[arg(long, default_value_t = BUDGET, value_parser = at_least_one)]
     budget: usize,
     /// Only instructions (and with --verify-only mixes, `a+b`) that this regular expression matches.
     #[arg(long, value_name = "REGEX")]
@@ -55,6 +55,10 @@ pub(crate) struct Args {
     /// How results are printed.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "a whole number of at least 1 is expected".to_owned())
 }
 
 pub(super) fn run(args: &Args) -> Outcome {
