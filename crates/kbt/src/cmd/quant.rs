@@ -165,6 +165,10 @@ fn rewrite(args: &Rewrite) -> Outcome {
             print(args.format, &outcome, RewriteOutcome::render_text)
         }
         Err(SearchError::Missing(missing)) => Err(Failure::Refused(missing.to_string())),
+        // No fault of the program's.
+        Err(error @ (SearchError::Unsound { .. } | SearchError::Rules(_))) => Err(Failure::Refused(format!(
+            "{name}: {error}; this is a fault of the search, not of the program"
+        ))),
         Err(error) => Err(Failure::input(format!("{name}: {error}"))),
     }
 }
@@ -175,7 +179,7 @@ fn lift(args: &Lift) -> Outcome {
         .map_err(|_| Failure::input(format!("{origin}: not text")))?;
     let module = kbt_ptx::parse(&text).map_err(|e| Failure::input(format!("{origin}: {e}")))?;
     for problem in &module.problems {
-        eprintln!("kbt: {origin}: {problem}");
+        crate::output::tell!("kbt: {origin}: {problem}");
     }
     let pattern =
         args.function.as_deref().map(|t| kbt_sass::metrics::pattern("--function", t)).transpose()?;

@@ -55,7 +55,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     let mut done = Vec::with_capacity(wanted.len());
     for conversion in wanted {
         if std::io::stderr().is_terminal() {
-            eprint!("\r\x1b[K{}", conversion.instruction().unwrap_or_default());
+            crate::output::show!("\r\x1b[K{}", conversion.instruction().unwrap_or_default());
         }
         let found = compare(&gpu, conversion)?;
         if let Some(dir) = &args.cuts {
@@ -66,7 +66,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         done.push(entry(conversion, found, info.measured(command.as_str())));
     }
     if std::io::stderr().is_terminal() {
-        eprint!("\r\x1b[K");
+        crate::output::show!("\r\x1b[K");
     }
     let outcome = HardwareOutcome::new(done);
     print(args.format, &outcome, HardwareOutcome::render_text)?;

@@ -122,7 +122,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         return print(args.format, &out, |_| String::new());
     }
     if let Some(Tensor { amax, scale, scale_hex }) = tensor {
-        eprintln!(
+        crate::output::tell!(
             "kbt: a value is its code times its block's scale times {scale} ({scale_hex}), the tensor's scale for a greatest \
              magnitude of {amax}"
         );
