@@ -233,7 +233,7 @@ impl Number for Tracked {
                 let z = args.get(2).copied().unwrap_or(nan);
                 let value = x.value.mul_add(y.value, z.value);
                 let carried = x.real.abs() * y.error + y.real.abs() * x.error + x.error * y.error + z.error;
-                Self::new(value, real(op), carried + f64::from(value).abs() * ROUNDED)
+                Self::new(value, real(op), carried + f64::from(value).abs() * ROUNDED + tiny * ROUNDED)
             }
             Op::Div => {
                 let value = x.value / y.value;

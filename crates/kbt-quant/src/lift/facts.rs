@@ -6,6 +6,9 @@ use crate::rewrite::interval::Interval;
 
 /// The greatest exponent that exp2 is taken to be given: sums and scales of what it gives stay finite.
 const EXPONENT: f64 = 125.0;
+/// Exponents of what a reduction takes, such as a softmax's numerators: their sums are finite, and so small beside the greatest
+/// f32 that what is flushed of them stays nothing, whatever scale they get.
+const SUMMED: f64 = 24.0;
 /// Scores and sums: any f32 that leaves room for a factor.
 const WIDE: f64 = 1e30;
 /// Activations: what f16 holds, so that cubes and sums of squares are finite.
@@ -84,17 +87,33 @@ pub(super) fn state(program: &mut Program, below7: &[usize]) -> Stated {
             .collect();
         for a in exponents {
             let interval = intervals(program)[a];
-            if interval.nan || interval.hi > EXPONENT {
-                let range = Range { lo: interval.lo.min(EXPONENT), hi: EXPONENT };
-                stated
-                    .assumed
-                    .push(format!("{} in {range}: its exp2 is finite", program.expression(a, true)));
+            let (most, why) = if is_reduced(program, node) {
+                (SUMMED, "sums of its exp2 are finite, whatever their scale")
+            } else {
+                (EXPONENT, "its exp2 is finite")
+            };
+            if interval.nan || interval.hi > most {
+                let range = Range { lo: interval.lo.min(most), hi: most };
+                stated.assumed.push(format!("{} in {range}: {why}", program.expression(a, true)));
                 program.assumptions.push(Assumption { node: a, range });
             }
         }
     }
     program.assumptions.sort_by_key(|a| a.node);
     stated
+}
+
+/// Whether a reduction takes the node or what follows from it.
+fn is_reduced(program: &Program, node: usize) -> bool {
+    let mut follows = vec![false; program.nodes.len()];
+    follows[node] = true;
+    for i in node + 1..program.nodes.len() {
+        follows[i] = program.nodes[i].args.iter().any(|&a| follows[a]);
+        if follows[i] && program.nodes[i].op.is_reduction() {
+            return true;
+        }
+    }
+    false
 }
 
 /// The interval of every node, assumptions taken in.
@@ -135,6 +154,8 @@ fn range(program: &Program, input: usize) -> Range {
     match program.shapes[input] {
         Shape::Const if under_a_root() => Range { lo: EPSILON, hi: 2f64.powi(10) },
         _ if users().any(|n| n.op == Op::Log2) => Range { lo: f64::from(f32::MIN_POSITIVE), hi: WIDE },
+        // A scale or a temperature, as the reciprocal of a factor: what is multiplied by that neither overflows nor is flushed.
+        Shape::Const if divisor => Range { lo: 2f64.powi(-10), hi: 2f64.powi(60) },
         _ if divisor => Range { lo: 2f64.powi(-60), hi: 2f64.powi(60) },
         Shape::Const if factor => Range { lo: 2f64.powi(-20), hi: 2f64.powi(10) },
         // Less its own maximum a row of -inf is NaN, so masks are not provided for.

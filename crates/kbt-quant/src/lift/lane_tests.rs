@@ -35,6 +35,21 @@ fn a_butterfly_with_a_step_twice_is_no_sum_over_lanes() {
     assert!(found.pieces.is_empty(), "{}", found.pieces[0].program);
 }
 
+#[test]
+fn another_lanes_value_that_is_used_twice_is_an_input_of_both() {
+    // The sum with the other lane, and its product with the other lane's value; then a step on, and a maximum.
+    for (op, steps) in [("add", 1), ("add", 2), ("max", 1), ("max", 2)] {
+        let all: String = (1..=steps).map(|i| step(op, i, i + 1, 1 << (i - 1))).collect();
+        let (sum, other) = (steps + 1, steps + 1);
+        let body = format!(
+            "ld.global.f32 %f1, [%rd1];\n{all}mul.f32 %f9, %f{sum}, %g{other};\nst.global.f32 [%rd2], %f9;"
+        );
+        let found = lifted(&body);
+        assert!(found.refused.iter().any(|r| r.instruction.starts_with("shfl")), "{op}: {:?}", found.refused);
+        assert!(!found.pieces.is_empty() || !found.unlifted.is_empty(), "{op}: {found:?}");
+    }
+}
+
 /// Four elements, a sum over them and what `sum` adds to it, a butterfly, and each element times the result.
 fn summed(sum: &str) -> String {
     let products: String = (1..=4)

@@ -36,7 +36,16 @@ impl Pattern {
         }
     }
 
-    /// The rules that take it.
+    /// The rules without which it is not taken: others of [`Self::rules`] may as well have served another pattern.
+    pub(crate) const fn taken_by(self) -> &'static [&'static str] {
+        match self {
+            Self::DivisionByExp2 => &["rcp-exp2", "exp2-absorbs-factor"],
+            Self::DivisionByRoot => &["rcp-sqrt"],
+            _ => self.rules(),
+        }
+    }
+
+    /// The rules that lead to it.
     pub(crate) const fn rules(self) -> &'static [&'static str] {
         match self {
             Self::DivisionByExp2 => &["div-to-rcp", "rcp-exp2", "undo-div", "exp2-absorbs-factor"],

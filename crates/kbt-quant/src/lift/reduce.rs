@@ -106,8 +106,12 @@ impl Tree {
             if at != root {
                 tree.inner.push(at);
             }
-            tree.inner.push(shuffle);
-            let private = uses[x] == 2 && uses[shuffle] == 1 && !graph.outputs.contains(&x);
+            // Another lane's value that something else takes too stays, as an input of that.
+            let once = uses[shuffle] == 1 && !graph.outputs.contains(&shuffle);
+            if once {
+                tree.inner.push(shuffle);
+            }
+            let private = uses[x] == 2 && once && !graph.outputs.contains(&x);
             if !private || !tree.member(&graph.nodes[x]) {
                 tree.terms.push(Term::Node(x));
                 return Some(tree);

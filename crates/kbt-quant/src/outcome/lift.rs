@@ -286,7 +286,7 @@ fn piece(
     let best = claim.candidates.first().and_then(|&i| found.candidates.get(i)).map(|c| &c.priced.program);
     let left = best.map(patterns).unwrap_or_default();
     let matches = patterns(&piece.program);
-    let verdict = |m: &Match| verdict(m, &left, &rewrite, &claim);
+    let verdict = |m: &Match| verdict(m, &matches, &left, &rewrite, &claim);
     let patterns = matches
         .iter()
         .map(|m| PatternOutcome {

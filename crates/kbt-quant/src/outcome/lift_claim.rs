@@ -50,13 +50,22 @@ pub(super) fn claim(rewrite: &RewriteOutcome, compiled: &CompiledOutcome, cost: 
 }
 
 /// What the search made of a pattern.
-pub(super) fn verdict(m: &Match, after: &[Match], rewrite: &RewriteOutcome, claim: &ClaimOutcome) -> String {
+pub(super) fn verdict(
+    m: &Match,
+    before: &[Match],
+    after: &[Match],
+    rewrite: &RewriteOutcome,
+    claim: &ClaimOutcome,
+) -> String {
     let rules = m.pattern.rules();
     let best = claim.candidates.first().and_then(|&i| rewrite.candidates.get(i).map(|c| (i, c)));
-    let still = after.iter().any(|o| o.pattern == m.pattern && o.key == m.key);
+    // A pattern whose operands changed is another by its key: where there are as many as before, none is known to be gone.
+    let count = |all: &[Match]| all.iter().filter(|o| o.pattern == m.pattern).count();
+    let still =
+        after.iter().any(|o| o.pattern == m.pattern && o.key == m.key) || count(after) >= count(before);
     if let Some((i, candidate)) = best
         && !still
-        && candidate.rules.iter().any(|r| rules.contains(&r.as_str()))
+        && candidate.rules.iter().any(|r| m.pattern.taken_by().contains(&r.as_str()))
     {
         return format!("taken by candidate {}", i + 1);
     }

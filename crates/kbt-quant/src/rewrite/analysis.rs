@@ -2,7 +2,7 @@
 //!
 //! The fingerprint is the class's value in f64 on sampled inputs. Two terms that a rule makes equal must have the
 //! same; a difference is kept as a [`Mismatch`] and voids the search: one wrong rule would make everything equal. A
-//! comparison of values that lie within f64's rounding of each other says nothing: [`Sampled`].
+//! comparison of values that lie within f64's rounding of each other says nothing: [`Sampled`], which carries that rounding.
 
 use super::interval::Interval;
 use super::node::ENode;
@@ -42,6 +42,8 @@ pub(super) struct Facts {
     pub(super) granted: BTreeSet<Use>,
     pub(super) refused: BTreeSet<Use>,
     pub(super) mismatches: Vec<Mismatch>,
+    /// Whether the program may take the reciprocal of a zero.
+    pub(super) signed_zero: bool,
 }
 
 /// What is known of one class.
@@ -53,6 +55,8 @@ pub(super) struct Data {
     pub(super) widest: Shape,
     pub(super) interval: Interval,
     pub(super) constant: Option<f64>,
+    /// Whether it is a sum of which the program uses the rounding.
+    pub(super) deliberate: bool,
     /// Values at the class's shape, one vector a sample.
     values: Rc<Vec<Vec<Sampled>>>,
 }
@@ -66,6 +70,7 @@ impl Facts {
             granted: BTreeSet::new(),
             refused: BTreeSet::new(),
             mismatches: Vec::new(),
+            signed_zero: false,
         }
     }
 
@@ -86,11 +91,12 @@ impl Facts {
                 };
                 let (x, y) = (of(a, left), of(b, right));
                 let certain = x.certain && y.certain;
+                let rounded = x.error + y.error;
                 let (x, y) = (x.value, y.value);
                 let same = !certain
                     || x == y
                     || (x.is_nan() && y.is_nan())
-                    || (x - y).abs() <= 1e-9 * x.abs().max(y.abs()) + 1e-12;
+                    || (x - y).abs() <= 1e-9 * x.abs().max(y.abs()) + 1e-12 + rounded;
                 if !same {
                     self.mismatches.push(Mismatch { left: x, right: y });
                     return;
@@ -140,7 +146,8 @@ impl Analysis<ENode> for Facts {
             let values = facts.samples.iter().map(|inputs| inputs[i as usize].clone()).collect();
             let interval = Interval::from_range(input.range);
             let shape = input.shape;
-            return Data { shape, widest: shape, interval, constant: None, values: Rc::new(values) };
+            let (constant, deliberate) = (None, false);
+            return Data { shape, widest: shape, interval, constant, deliberate, values: Rc::new(values) };
         }
         // A reduction takes every element, also where all of a group turn out to be equal.
         let at = |id: &Id| if enode.op.is_reduction() { data(id).widest } else { data(id).shape };
@@ -179,7 +186,7 @@ impl Analysis<ENode> for Facts {
                 }
             })
             .collect();
-        Data { shape, widest: shape, interval, constant, values: Rc::new(values) }
+        Data { shape, widest: shape, interval, constant, deliberate: false, values: Rc::new(values) }
     }
 
     fn merge(&mut self, a: &mut Data, b: Data) -> DidMerge {
@@ -201,6 +208,10 @@ impl Analysis<ENode> for Facts {
         changed_a |= constant != a.constant;
         changed_b |= constant != b.constant;
         a.constant = constant;
+        let deliberate = a.deliberate || b.deliberate;
+        changed_a |= deliberate != a.deliberate;
+        changed_b |= deliberate != b.deliberate;
+        a.deliberate = deliberate;
         let (tightens_a, tightens_b) = (interval.tightens(a.interval), interval.tightens(b.interval));
         a.interval = if tightens_a { interval } else { a.interval };
         DidMerge(changed_a || tightens_a, changed_b || tightens_b)

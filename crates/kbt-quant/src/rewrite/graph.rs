@@ -1,6 +1,7 @@
 //! From a program to a saturated e-graph, and from that to the extraction problem and back to programs.
 
 use super::analysis::{Facts, Graph};
+use super::deliberate::deliberate;
 use super::extract::{Choice, Problem, Solution};
 use super::node::ENode;
 use super::rules;
@@ -29,6 +30,9 @@ pub(super) struct Saturated {
     smallest: OnceCell<HashMap<Id, ENode>>,
 }
 
+/// The most elements of a group that fingerprints are taken of.
+const ELEMENTS: u32 = 64;
+
 /// Groups in a sampled row: a few, more where groups are small.
 fn groups(program: &Program) -> usize {
     (16 / program.layout.group as usize).max(3)
@@ -36,7 +40,7 @@ fn groups(program: &Program) -> usize {
 
 /// Applies the rules to the program until nothing is new or a limit is met.
 pub(super) fn saturate(program: &Program, limits: &Limits) -> Result<Saturated, SearchError> {
-    let extent = Extent::new(program.layout, groups(program));
+    let extent = Extent::new(sample::layout(program.layout, ELEMENTS), groups(program));
     let mut rng = Rng::new(0x6b62_7421);
     // Several of each kind: a constant has one value a sample, and both its signs should occur.
     let samples = [Mask::None, Mask::Some, Mask::None, Mask::Some, Mask::None, Mask::None]
@@ -48,6 +52,7 @@ pub(super) fn saturate(program: &Program, limits: &Limits) -> Result<Saturated, 
     let facts = Facts::new(program.clone(), extent, samples);
     let mut egraph = Graph::new(facts).with_explanations_enabled().without_explanation_length_optimization();
     let mut nodes: Vec<Id> = Vec::new();
+    let deliberate = deliberate(program);
     for (i, node) in program.nodes.iter().enumerate() {
         let args: Vec<Id> = node.args.iter().map(|&a| nodes[a]).collect();
         let id = egraph.add(ENode::new(node.op, args));
@@ -56,8 +61,21 @@ pub(super) fn saturate(program: &Program, limits: &Limits) -> Result<Saturated, 
             data.interval = data.interval.within(assumption.range);
             egraph.set_analysis_data(id, data);
         }
+        if deliberate[i] {
+            let mut data = egraph[id].data.clone();
+            data.deliberate = true;
+            egraph.set_analysis_data(id, data);
+        }
         nodes.push(id);
     }
+    egraph.analysis.signed_zero = program.nodes.iter().any(|node| {
+        let divisor = match node.op {
+            Op::Rcp | Op::Rsqrt => node.args[0],
+            Op::Div => node.args[1],
+            _ => return false,
+        };
+        egraph[nodes[divisor]].data.interval.may_be_zero()
+    });
     let outputs: Vec<Id> = program.outputs.iter().map(|&(_, n)| nodes[n]).collect();
     let root = egraph.add(ENode::new(Op::Out, outputs));
     egraph.rebuild();
@@ -68,6 +86,8 @@ pub(super) fn saturate(program: &Program, limits: &Limits) -> Result<Saturated, 
         .with_node_limit(limits.nodes)
         .with_time_limit(limits.time)
         .run(&rules);
+    let mut runner = runner;
+    negate_back(&mut runner.egraph);
     if let Some(m) = runner.egraph.analysis.mismatches.first() {
         return Err(SearchError::Unsound { left: m.left, right: m.right });
     }
@@ -81,6 +101,22 @@ pub(super) fn saturate(program: &Program, limits: &Limits) -> Result<Saturated, 
         root,
         nodes,
     })
+}
+
+/// Where a value is the negative of another, that is its negative too: a sign costs nothing either way.
+fn negate_back(egraph: &mut Graph) {
+    let pairs: Vec<(Id, Id)> = egraph
+        .classes()
+        .flat_map(|class| {
+            let negated = class.nodes.iter().filter(|n| n.op == Op::Neg);
+            negated.map(|n| (class.id, n.args[0]))
+        })
+        .collect();
+    for (class, of) in pairs {
+        let back = egraph.add(ENode::new(Op::Neg, [class]));
+        egraph.union_trusted(of, back, "neg-neg");
+    }
+    egraph.rebuild();
 }
 
 /// The extraction problem of a graph, and how its numbers relate to classes.

@@ -81,7 +81,7 @@ impl Interval {
         !self.nan && self.lo >= -HUGE && self.hi <= HUGE
     }
 
-    fn may_be_zero(self) -> bool {
+    pub(super) fn may_be_zero(self) -> bool {
         self.lo <= 0.0 && self.hi >= 0.0
     }
 
@@ -199,7 +199,16 @@ impl Interval {
                 Self { nan: undefined || x.nan || y.nan, ..quotient }
             }
             Op::Fma => x.times(y).plus(z),
-            Op::Max => Self { lo: x.lo.max(y.lo), hi: x.hi.max(y.hi), nan: x.nan || y.nan },
+            Op::Max => {
+                // Beside NaN the other operand is the result.
+                let lo = match (x.nan, y.nan) {
+                    (false, false) => x.lo.max(y.lo),
+                    (true, false) => y.lo,
+                    (false, true) => x.lo,
+                    (true, true) => x.lo.min(y.lo),
+                };
+                Self { lo, hi: x.hi.max(y.hi), nan: x.nan || y.nan }
+            }
             Op::GroupMax | Op::RowMax => x,
             Op::GroupSum => repeated(layout.group),
             Op::LaneSum => repeated(layout.elements_a_lane()),
@@ -232,6 +241,15 @@ mod tests {
         assert_eq!(of(Op::Fma, &[x, x, one], true), "[1, 10]");
         let masked = Interval { lo: f64::NEG_INFINITY, hi: 2.0, nan: false };
         assert_eq!(of(Op::Mul, &[masked, masked], true), "[0, inf]", "0 times itself, infinity times itself");
+    }
+
+    #[test]
+    fn beside_nan_a_maximum_is_the_other_operand() {
+        let x = Interval { lo: 5.0, hi: 10.0, nan: true };
+        let y = Interval { lo: -3.0, hi: -2.0, nan: false };
+        for args in [[x, y], [y, x]] {
+            assert_eq!(Interval::of(Op::Max, &args, LAYOUT).to_string(), "[-3, 10] or NaN");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod analysis;
 mod baseline;
+mod deliberate;
 mod extract;
 mod graph;
 pub(crate) mod interval;
@@ -12,6 +13,8 @@ mod need;
 mod node;
 #[cfg(test)]
 mod odd_tests;
+#[cfg(test)]
+mod range_tests;
 mod replay;
 #[cfg(test)]
 mod root_tests;

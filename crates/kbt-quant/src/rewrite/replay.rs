@@ -1,7 +1,7 @@
 //! Baseline and candidate run bit by bit on inputs made to tell them apart.
 //!
 //! The inputs: random within the declared ranges, with masked elements, a masked group, a masked row, huge and tiny
-//! ones, and inputs placed by bisection on either side of every boundary between neighbouring codes. Where a code
+//! ones, the ends of the ranges in combination, and inputs placed by bisection on either side of every boundary between neighbouring codes. Where a code
 //! differs, the real value must lie within both programs' error bounds of the boundary; else the candidate is wrong.
 
 use super::sample::{self, Mask, Rng, Size};
@@ -98,6 +98,9 @@ impl Replay {
     }
 }
 
+/// The most elements of a group that are run.
+const ELEMENTS: u32 = 256;
+
 /// Groups in a row: two, more where groups are small.
 fn groups(program: &Program) -> usize {
     (32 / program.layout.group as usize).max(2)
@@ -111,6 +114,7 @@ const fn kind(size: Size, mask: Mask) -> &'static str {
         (Size::Huge, Mask::None) => "huge",
         (Size::Huge, Mask::Some) => "huge, partly masked",
         (Size::Tiny, _) => "tiny",
+        (Size::Ends, _) => "ends of ranges",
     }
 }
 
@@ -125,7 +129,7 @@ pub fn replay(baseline: &Program, candidate: &Program) -> Replay {
 
 /// The same on inputs for which no finite value of the candidate's nodes `guarded` is greater than `most`.
 pub(super) fn replay_within(baseline: &Program, candidate: &Program, guarded: &[usize], most: f64) -> Replay {
-    let extent = Extent::new(baseline.layout, groups(baseline));
+    let extent = Extent::new(sample::layout(baseline.layout, ELEMENTS), groups(baseline));
     let mut report = Replay::new();
     let mut rng = Rng::new(0x7265_706c_6179);
     for (size, mask, rows) in [
@@ -135,10 +139,13 @@ pub(super) fn replay_within(baseline: &Program, candidate: &Program, guarded: &[
         (Size::Huge, Mask::None, 4),
         (Size::Huge, Mask::Some, 4),
         (Size::Tiny, Mask::None, 4),
+        (Size::Ends, Mask::None, 32),
     ] {
-        for _ in 0..rows {
+        'kind: for _ in 0..rows {
             for _ in 0..DRAWS {
-                let Some(inputs) = sample::inputs(baseline, extent, size, mask, &mut rng) else { break };
+                let Some(inputs) = sample::inputs(baseline, extent, size, mask, &mut rng) else {
+                    break 'kind;
+                };
                 if within(candidate, guarded, most, &inputs, extent) {
                     report.row(baseline, candidate, &inputs, extent, kind(size, mask));
                     break;
@@ -196,7 +203,7 @@ impl Replay {
         *self.kinds.entry(what.to_owned()).or_default() += 1;
         let inputs = tracked(inputs);
         let (left, right) = (a.evaluate(&inputs, extent), b.evaluate(&inputs, extent));
-        let stepped = stepped(a);
+        let (stepped, stepped_too) = (stepped(a), stepped(b));
         for ((name, i), (_, j)) in a.outputs.iter().zip(&b.outputs) {
             let is_code = matches!(a.nodes[*i].op, Op::Cvt(_));
             if !is_code {
@@ -220,14 +227,29 @@ impl Replay {
                         let a = p.nodes[n].args[0];
                         values[a][extent.index(p.shapes[a], p.shapes[n], k)]
                     };
-                    let cut = cut(a.nodes[*i].op, x.value, y.value);
-                    self.code(*x, *y, cut, operand(a, *i, &left), operand(b, *j, &right))
+                    let op = a.nodes[*i].op;
+                    let follows = stepped[a.nodes[*i].args[0]] || stepped_too[b.nodes[*j].args[0]];
+                    let near = codes_apart(op, x.value, y.value) <= MOST_CODES;
+                    let tie = near || follows || flushes(a, &left) || flushes(b, &right);
+                    let cut = cut(op, x.value, y.value);
+                    self.code(*x, *y, cut, operand(a, *i, &left), operand(b, *j, &right), tie)
                 } else {
                     self.values_count += 1;
                     let same =
                         x.value.to_bits() == y.value.to_bits() || (x.value.is_nan() && y.value.is_nan());
                     let apart = (f64::from(x.value) - f64::from(y.value)).abs();
-                    same || apart <= x.error + y.error
+                    // What overflows in one must at least nearly do so in real arithmetic: no error explains it else.
+                    let infinite = x.value.is_infinite() || y.value.is_infinite();
+                    let overflows = |t: &Tracked| t.real.abs() >= OVERFLOWS;
+                    same || if infinite {
+                        overflows(x) && overflows(y) && x.real.signum() == y.real.signum()
+                    } else if (x.error + y.error).is_nan() {
+                        // No bound is known, as of the root of what is flushed in one of reals and f32: nearly the same.
+                        apart <= f64::from(x.value).abs() * ALIKE
+                    } else {
+                        // Below the least normal f32 either may be flushed.
+                        apart <= x.error + y.error + f64::from(f32::MIN_POSITIVE)
+                    }
                 };
                 self.wrong_count += usize::from(!fine);
                 if !fine && self.wrong.len() < 4 {
@@ -237,17 +259,48 @@ impl Replay {
         }
     }
 
-    /// Compares two converted values, and where they differ asks whether the operands' errors explain it.
-    fn code(&mut self, x: Tracked, y: Tracked, cut: f64, from: Tracked, to: Tracked) -> bool {
+    /// Compares two converted values, and where they differ asks whether the operands' errors explain it, and whether the
+    /// codes lie so near each other that it can be a `tie`.
+    fn code(&mut self, x: Tracked, y: Tracked, cut: f64, from: Tracked, to: Tracked, tie: bool) -> bool {
         let same = x.value == y.value || (x.value.is_nan() && y.value.is_nan());
         if same {
             return true;
         }
         self.differing_count += 1;
-        let explained = (from.real - cut).abs() <= from.error + to.error;
+        let error = from.error + to.error;
+        let explained = tie && error.is_finite() && (from.real - cut).abs() <= error;
         self.explained_count += usize::from(explained);
         explained
     }
+}
+
+/// From here on rounding may take a value to infinity.
+const OVERFLOWS: f64 = f32::MAX as f64 * (1.0 - 1.0 / 1024.0);
+/// How many codes apart two operands may convert that differ by their errors: more than neighbours only for the finest
+/// formats, of values whose exponents a guard lets move by 2^-10. Where an operand takes what another conversion gives, a step
+/// of that may be many of these.
+const MOST_CODES: i32 = 2;
+
+/// The share by which values may differ of which no error is known.
+const ALIKE: f64 = 1.0 / 1_048_576.0;
+
+/// Whether an exponential of the row is so small that what is flushed of it may, over a scale as small, be many codes.
+fn flushes(program: &Program, values: &[Vec<Tracked>]) -> bool {
+    let small = |t: &Tracked| t.real > 0.0 && t.real < f64::exp2(-100.0);
+    let of =
+        |(node, values): (&crate::lang::Node, &Vec<Tracked>)| node.op == Op::Exp2 && values.iter().any(small);
+    program.nodes.iter().zip(values).any(of)
+}
+
+/// How many codes lie from one converted value to another.
+fn codes_apart(op: Op, x: f32, y: f32) -> i32 {
+    let Op::Cvt(format) = op else { return 0 };
+    let to = conversion(format);
+    let place = |x: f32| {
+        let code = i32::from(to.encode(x.abs()));
+        if x.is_sign_negative() { -code } else { code }
+    };
+    (place(x) - place(y)).abs()
 }
 
 /// Which nodes take what a conversion gives: their errors are greatest at its boundaries.
@@ -262,7 +315,9 @@ fn stepped(program: &Program) -> Vec<bool> {
 /// The greatest error bound over the greatest magnitude. What is 0 throughout, or beyond f32, has none.
 fn error_ratio(values: &[Tracked]) -> f64 {
     let most = |of: fn(&Tracked) -> f64| values.iter().map(of).filter(|x| x.is_finite()).fold(0.0, f64::max);
-    let (error, magnitude) = (most(|v| v.error), most(|v| v.real.abs()));
+    // Where the real value is 0 the f32 that stands for it is all error.
+    let magnitude = most(|v| v.real.abs()).max(most(|v| f64::from(v.value).abs()));
+    let error = most(|v| v.error);
     if magnitude > 0.0 { error / magnitude } else { 0.0 }
 }
 

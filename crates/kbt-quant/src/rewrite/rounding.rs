@@ -5,7 +5,7 @@
 //! numbers and say nothing of it, so a candidate with such a sum holds only where what is rounded is small enough.
 
 use super::graph::Saturated;
-use crate::lang::{Op, Program};
+use crate::lang::{Node, Op, Program};
 
 /// How far rounding may move an exponent: exp2 of it then is off by 0.07 %, a quarter of what bf16 rounds away.
 pub(super) const SHIFT: f64 = 1.0 / 1024.0;
@@ -26,7 +26,17 @@ pub(super) struct Rounded {
 /// The addends of exponents that the candidate rounds and the baseline does not have, unless the declared ranges keep them
 /// small.
 pub(super) fn rounded(graph: &Saturated, baseline: &Program, candidate: &Program) -> Vec<Rounded> {
-    let there = same(candidate, baseline);
+    let counterparts = same(candidate, baseline);
+    let there: Vec<bool> = counterparts.iter().map(Option::is_some).collect();
+    // (s k) - (m k) is 0 where s = m; fused, the rounding of m k is left of it.
+    let fuses = |node: &Node| {
+        let (a, b) = (counterparts[node.args[0]], counterparts[node.args[1]]);
+        let is = |n: &Node| {
+            let &[x, y] = n.args.as_slice() else { return false };
+            n.op == Op::Mul && ((Some(x), Some(y)) == (a, b) || (Some(x), Some(y)) == (b, a))
+        };
+        node.op == Op::Fma && baseline.nodes.iter().any(is)
+    };
     let exponents = exponents(candidate);
     let located = graph.locate(candidate);
     let mut found: Vec<Rounded> = Vec::new();
@@ -41,12 +51,18 @@ pub(super) fn rounded(graph: &Saturated, baseline: &Program, candidate: &Program
             while candidate.nodes[at].op == Op::Neg {
                 at = candidate.nodes[at].args[0];
             }
-            let computed = matches!(candidate.nodes[at].op, Op::Mul | Op::Fma | Op::Add | Op::Div);
+            // The greatest of products that are rounded, beside one that is not.
+            let mut of = at;
+            while node.op == Op::Fma && matches!(candidate.nodes[of].op, Op::GroupMax | Op::RowMax) {
+                of = candidate.nodes[of].args[0];
+            }
+            let computed =
+                matches!(candidate.nodes[of].op, Op::Mul | Op::Fma | Op::Add | Op::Div | Op::Select);
             let small = located[at].is_some_and(|id| {
                 let i = graph.egraph[id].data.interval;
                 i.lo.abs().max(i.hi.abs()) <= MOST
             });
-            if computed && !there[at] && !small && !found.iter().any(|r| r.node == at) {
+            if computed && (!there[at] || fuses(node)) && !small && !found.iter().any(|r| r.node == at) {
                 found.push(Rounded { node: at, sum });
             }
         }
@@ -68,7 +84,7 @@ pub(super) fn guards(candidate: &Program, rounded: &[Rounded]) -> Vec<String> {
 
 /// A promise about the program given holds of a value that is computed otherwise only up to what the rounding moves it by.
 pub(super) fn widen(baseline: &Program, candidate: &mut Program, rounded: &[Rounded]) {
-    let there = same(candidate, baseline);
+    let there: Vec<bool> = same(candidate, baseline).iter().map(Option::is_some).collect();
     let mut moved = vec![false; candidate.nodes.len()];
     for i in 0..moved.len() {
         moved[i] = rounded.iter().any(|r| r.sum == i) || candidate.nodes[i].args.iter().any(|&a| moved[a]);
@@ -83,8 +99,8 @@ pub(super) fn widen(baseline: &Program, candidate: &mut Program, rounded: &[Roun
     }
 }
 
-/// Which of a program's nodes another has too, computed from the same in the same way.
-fn same(program: &Program, other: &Program) -> Vec<bool> {
+/// Where another program has each of a program's nodes, computed from the same in the same way.
+fn same(program: &Program, other: &Program) -> Vec<Option<usize>> {
     let mut at: Vec<Option<usize>> = Vec::with_capacity(program.nodes.len());
     for node in &program.nodes {
         let args: Option<Vec<usize>> = node.args.iter().map(|&a| at[a]).collect();
@@ -104,7 +120,7 @@ fn same(program: &Program, other: &Program) -> Vec<bool> {
         });
         at.push(found);
     }
-    at.into_iter().map(|found| found.is_some()).collect()
+    at
 }
 
 /// Which nodes an exp2 is of, or add to what it is of.

@@ -7,8 +7,8 @@ pub(super) use super::need::Need;
 use super::node::ENode;
 use super::rules_choice::CHOICES;
 use super::rules_root::ROOTS;
-use crate::lang::Shape;
-use egg::{Applier, Id, Pattern, PatternAst, Rewrite, Subst, Symbol, Var};
+use crate::lang::{Op, Shape};
+use egg::{Applier, ENodeOrVar, Id, Language, Pattern, PatternAst, Rewrite, Subst, Symbol, Var};
 use std::fmt;
 use std::sync::LazyLock;
 
@@ -47,8 +47,9 @@ const fn inverse(
 }
 
 use Need::{
-    AtMost, BelowInfinity, Exactly, ExpInRange, Finite, FiniteTimes, Invertible, NotNegative, NotZero,
-    Number, Positive, RarerThanA,
+    AddendOf, AtMost, Exactly, ExpInRange, ExpKept, Finite, FinitePlus, FiniteSum, FiniteTimes, Invertible,
+    KeptBeside, NormalTimes, NotMinusZero, NotMinute, NotNegative, NotZero, Number, OuterFactor, PlusKept,
+    Positive, ProductKept, RarerThanA,
 };
 use Shape::{Elem, Group, Row};
 
@@ -68,7 +69,8 @@ const ALGEBRA: &[Rule] = &[
     rule("neg-add", "(neg (add ?a ?b))", "(add (neg ?a) (neg ?b))", &[], "-(a + b) = -a - b"),
     rule("neg-mul", "(mul (neg ?a) ?b)", "(neg (mul ?a ?b))", &[], "(-a) b = -(a b)"),
     // Neutral elements.
-    rule("add-zero", "(add ?a 0)", "?a", &[], "a + 0 = a"),
+    rule("add-zero", "(add ?a 0)", "?a", &[("?a", NotMinusZero)], "a + 0 = a"),
+    rule("exp2-add-zero", "(exp2 (add ?a 0))", "(exp2 ?a)", &[], "2^(a + 0) = 2^a"),
     rule("mul-one", "(mul ?a 1)", "?a", &[], "1 a = a"),
     rule("opposites", "(add ?a (neg ?a))", "0", &[("?a", Finite)], "a - a = 0"),
     rule("cancel", "(add (add ?a ?b) (neg ?b))", "?a", &[("?b", Finite)], "a + b - b = a"),
@@ -82,7 +84,13 @@ const ALGEBRA: &[Rule] = &[
         "(div ?a ?b)",
         "?a",
         "(mul (div ?a ?b) ?b)",
-        &[("?a", Finite), ("?b", Invertible), ("?match", Finite), ("?b", AtMost(Group))],
+        &[
+            ("?a", Finite),
+            ("?b", Invertible),
+            ("?match", Finite),
+            ("?match", KeptBeside("?b")),
+            ("?b", AtMost(Group)),
+        ],
         "a = (a / b) b",
     ),
     inverse(
@@ -90,7 +98,14 @@ const ALGEBRA: &[Rule] = &[
         "(mul ?a ?b)",
         "?a",
         "(mul (mul ?a ?b) (rcp ?b))",
-        &[("?b", Number), ("?a", Exactly(Elem)), ("?b", Invertible), ("?match", Finite), ("?a", Finite)],
+        &[
+            ("?b", Number),
+            ("?a", Exactly(Elem)),
+            ("?b", Invertible),
+            ("?b", NotMinute),
+            ("?match", Finite),
+            ("?a", Finite),
+        ],
         "a = (a k) (1/k)",
     ),
     inverse(
@@ -98,7 +113,13 @@ const ALGEBRA: &[Rule] = &[
         "(mul ?a (rcp ?b))",
         "?a",
         "(mul (mul ?a (rcp ?b)) ?b)",
-        &[("?a", Finite), ("?b", Invertible), ("?match", Finite), ("?b", AtMost(Group))],
+        &[
+            ("?a", Finite),
+            ("?b", Invertible),
+            ("?match", Finite),
+            ("?match", KeptBeside("?b")),
+            ("?b", AtMost(Group)),
+        ],
         "a = (a (1/b)) b",
     ),
     // Exponentials and logarithms.
@@ -106,11 +127,17 @@ const ALGEBRA: &[Rule] = &[
         "exp2-absorbs-factor",
         "(mul (exp2 ?a) ?b)",
         "(exp2 (add ?a (log2 ?b)))",
-        &[("?b", AtMost(Group)), ("?b", Positive), ("?a", BelowInfinity)],
+        &[("?b", AtMost(Group)), ("?b", Positive), ("?a", ExpKept("?b")), ("?match", Finite)],
         "2^a b = 2^(a + log2 b)",
     ),
     rule("log2-exp2", "(log2 (exp2 ?a))", "?a", &[("?a", ExpInRange)], "log2 2^a = a"),
-    rule("log2-rcp", "(log2 (rcp ?a))", "(neg (log2 ?a))", &[("?a", Positive)], "log2 (1/a) = -log2 a"),
+    rule(
+        "log2-rcp",
+        "(log2 (rcp ?a))",
+        "(neg (log2 ?a))",
+        &[("?a", Invertible), ("?a", Positive)],
+        "log2 (1/a) = -log2 a",
+    ),
     rule("exp2-log2", "(exp2 (log2 ?a))", "?a", &[("?a", Positive)], "2^(log2 a) = a"),
     rule(
         "exp2-split",
@@ -231,14 +258,20 @@ const ALGEBRA: &[Rule] = &[
         "lane-sum-factor",
         "(lane_sum (mul ?a ?b))",
         "(mul (lane_sum ?a) ?b)",
-        &[("?b", AtMost(Group)), ("?a", Exactly(Elem)), ("?b", Finite), ("?a", Finite)],
+        &[
+            ("?b", AtMost(Group)),
+            ("?a", Exactly(Elem)),
+            ("?b", Finite),
+            ("?a", FiniteSum(Op::LaneSum)),
+            ("?match", Finite),
+        ],
         "a common factor leaves the sum",
     ),
     rule(
         "row-sum-factor",
         "(row_sum (mul ?a ?b))",
         "(mul (row_sum ?a) ?b)",
-        &[("?b", AtMost(Row)), ("?b", Finite), ("?a", Finite)],
+        &[("?b", AtMost(Row)), ("?b", Finite), ("?a", FiniteSum(Op::RowSum)), ("?match", Finite)],
         "a common factor leaves the sum",
     ),
     // Factors.
@@ -251,6 +284,8 @@ const ALGEBRA: &[Rule] = &[
             ("?c", RarerThanA),
             ("?a", FiniteTimes("?b")),
             ("?b", FiniteTimes("?c")),
+            ("?a", ProductKept("?b", "?c")),
+            ("?b", ProductKept("?c", "?a")),
             ("?match", Finite),
         ],
         "(a b) c = a (b c)",
@@ -259,7 +294,13 @@ const ALGEBRA: &[Rule] = &[
         "factor-into-fma",
         "(mul (add ?a ?b) ?c)",
         "(fma ?a ?c (mul ?b ?c))",
-        &[("?b", RarerThanA), ("?c", RarerThanA), ("?b", FiniteTimes("?c")), ("?c", NotZero)],
+        &[
+            ("?b", RarerThanA),
+            ("?c", RarerThanA),
+            ("?b", FiniteTimes("?c")),
+            ("?a", PlusKept("?b")),
+            ("?c", NotZero),
+        ],
         "(a + b) c = a c + b c",
     ),
     rule(
@@ -272,6 +313,8 @@ const ALGEBRA: &[Rule] = &[
             ("?d", RarerThanA),
             ("?b", FiniteTimes("?d")),
             ("?c", FiniteTimes("?d")),
+            ("?b", ProductKept("?d", "?a")),
+            ("?d", OuterFactor),
             ("?d", NotZero),
         ],
         "(a b + c) d = a (b d) + c d",
@@ -280,24 +323,36 @@ const ALGEBRA: &[Rule] = &[
         "log2-of-product",
         "(log2 (mul ?a ?b))",
         "(add (log2 ?a) (log2 ?b))",
-        &[("?b", RarerThanA), ("?a", Positive), ("?b", Positive)],
+        &[("?b", RarerThanA), ("?a", Positive), ("?b", Positive), ("?a", NormalTimes("?b"))],
         "log2(a b) = log2 a + log2 b",
     ),
     // Multiply-add.
-    rule("fuse", "(add (mul ?a ?b) ?c)", "(fma ?a ?b ?c)", &[], "a b + c in one operation"),
-    rule("fuse-neg", "(add (neg (mul ?a ?b)) ?c)", "(fma (neg ?a) ?b ?c)", &[], "c - a b in one operation"),
+    rule(
+        "fuse",
+        "(add (mul ?a ?b) ?c)",
+        "(fma ?a ?b ?c)",
+        &[("?c", AddendOf("?a", "?b"))],
+        "a b + c in one operation",
+    ),
+    rule(
+        "fuse-neg",
+        "(add (neg (mul ?a ?b)) ?c)",
+        "(fma (neg ?a) ?b ?c)",
+        &[("?c", AddendOf("?a", "?b"))],
+        "c - a b in one operation",
+    ),
     rule(
         "add-into-fma",
         "(add (fma ?a ?b ?c) ?d)",
         "(fma ?a ?b (add ?c ?d))",
-        &[("?c", RarerThanA), ("?d", RarerThanA), ("?c", Finite), ("?d", Finite)],
+        &[("?c", RarerThanA), ("?d", RarerThanA), ("?c", Finite), ("?d", Finite), ("?c", FinitePlus("?d"))],
         "(a b + c) + d = a b + (c + d)",
     ),
     rule(
         "add-of-add",
         "(add (add ?a ?b) ?c)",
         "(add ?a (add ?b ?c))",
-        &[("?b", RarerThanA), ("?c", RarerThanA), ("?b", Finite), ("?c", Finite)],
+        &[("?b", RarerThanA), ("?c", RarerThanA), ("?b", Finite), ("?c", Finite), ("?b", FinitePlus("?c"))],
         "(a + b) + c = a + (b + c)",
     ),
 ];
@@ -308,6 +363,8 @@ struct Guarded {
     needs: Vec<(Option<Var>, Need)>,
     to: Pattern<ENode>,
     of: Option<Var>,
+    /// Whether it changes no more than the order of operands.
+    reorders: bool,
     /// The variables that needs may name.
     variables: Vec<(&'static str, Var)>,
 }
@@ -334,7 +391,15 @@ impl Applier<ENode, Facts> for Guarded {
             return Vec::new();
         }
         let mut all = true;
+        let deliberate = if self.reorders { None } else { deliberate(egraph, subst, searcher) };
+        if let Some(subject) = deliberate {
+            egraph.analysis.refused.insert(Use { rule: self.index, need: Need::NotDeliberate, subject });
+            all = false;
+        }
         for (var, need) in self.needs.iter().filter(|(_, need)| !need.is_applicability()) {
+            if need.is_moot(egraph) {
+                continue;
+            }
             let subject = subject(var);
             let used = Use { rule: self.index, need: *need, subject };
             if need.holds(egraph, subject, &look) {
@@ -356,6 +421,26 @@ impl Applier<ENode, Facts> for Guarded {
     }
 }
 
+/// A sum among the operations of a match whose rounding the program uses.
+fn deliberate(egraph: &Graph, subst: &Subst, searcher: Option<&PatternAst<ENode>>) -> Option<Id> {
+    let mut ids: Vec<Option<Id>> = Vec::new();
+    for node in searcher?.as_ref() {
+        let id = match node {
+            ENodeOrVar::Var(var) => subst.get(*var).copied(),
+            ENodeOrVar::ENode(node) => {
+                let args: Option<Vec<Id>> = node.children().iter().map(|c| ids[usize::from(*c)]).collect();
+                let id = args.and_then(|args| egraph.lookup(ENode::new(node.op, args)));
+                if let Some(id) = id.filter(|id| egraph[*id].data.deliberate) {
+                    return Some(id);
+                }
+                id
+            }
+        };
+        ids.push(id);
+    }
+    None
+}
+
 /// The rules as egg runs them. An error is a mistake in the table above.
 pub(super) fn rewrites() -> Result<Vec<Rewrite<ENode, Facts>>, String> {
     RULES
@@ -374,7 +459,8 @@ pub(super) fn rewrites() -> Result<Vec<Rewrite<ENode, Facts>>, String> {
                 .collect::<Result<_, String>>()?;
             let names = ["?a", "?b", "?c", "?d"].into_iter();
             let variables = names.map(|name| Ok((name, var(name)?))).collect::<Result<_, String>>()?;
-            Rewrite::new(rule.name, from, Guarded { index, needs, to, of, variables })
+            let reorders = rule.name.ends_with("-commutes");
+            Rewrite::new(rule.name, from, Guarded { index, needs, to, of, reorders, variables })
         })
         .collect()
 }

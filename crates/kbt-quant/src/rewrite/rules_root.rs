@@ -2,7 +2,7 @@
 //!
 //! No rule leads to `tanh`: its instruction is right to eleven bits, and what it could replace is right to more.
 
-use super::need::Need::{ExpInRange, Invertible, NotNegative, Positive, RarerThanA};
+use super::need::Need::{ExpInRange, Invertible, NotNegative, NotSubnormal, Positive, RarerThanA};
 use super::rules::{Rule, rule};
 
 pub(super) const ROOTS: &[Rule] = &[
@@ -10,7 +10,7 @@ pub(super) const ROOTS: &[Rule] = &[
         "sqrt-approx",
         "(sqrt_rn ?a)",
         "(sqrt ?a)",
-        &[("?a", NotNegative)],
+        &[("?a", NotNegative), ("?a", NotSubnormal)],
         "the approximate root, to which anything below 2^-126 is 0",
     ),
     // A root and its reciprocal.

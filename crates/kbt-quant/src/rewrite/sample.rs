@@ -2,7 +2,7 @@
 //! the program's assumptions hold.
 
 use crate::lang::eval::{Extent, Number};
-use crate::lang::{Op, Program, Range, Shape};
+use crate::lang::{Layout, Op, Program, Range, Shape};
 
 /// A small generator: the same inputs on every run and machine.
 #[derive(Debug, Clone)]
@@ -41,6 +41,37 @@ pub(super) enum Size {
     Huge,
     /// Within 2^-8 of zero: everything nearly equal.
     Tiny,
+    /// The ends of each range, both zeros, the least normal and subnormal numbers, and any magnitude between.
+    Ends,
+}
+
+/// The layout with groups of at most `most` elements, or of one a lane: a group's algebra is the same at any size, and the
+/// time that it takes is not.
+pub(super) fn layout(of: Layout, most: u32) -> Layout {
+    let each = of.elements_a_lane().min((most / of.lanes).max(1));
+    Layout { group: of.lanes * each, ..of }
+}
+
+/// A value at an end of the range, or of a magnitude that any f32 in it may have.
+fn end(range: Range, rng: &mut Rng) -> f64 {
+    let tiny = f64::from(f32::MIN_POSITIVE);
+    let least = f64::from(f32::from_bits(1));
+    let finite = |x: f64| x.clamp(-f64::from(f32::MAX), f64::from(f32::MAX));
+    let (lo, hi) = (finite(range.lo), finite(range.hi));
+    let all = [lo, hi, lo, hi, 0.0, -0.0, tiny, -tiny, least, -least, 1.0, -1.0];
+    let fits: Vec<f64> = all.into_iter().filter(|x| lo <= *x && *x <= hi).collect();
+    if rng.below(4) > 0 {
+        return fits[rng.below(fits.len())];
+    }
+    let magnitude = |x: f64| x.abs().max(least).log2();
+    let (from, to) = match (lo > 0.0, hi < 0.0) {
+        (true, _) => (magnitude(lo), magnitude(hi)),
+        (_, true) => (magnitude(hi), magnitude(lo)),
+        _ => (least.log2(), magnitude(lo).max(magnitude(hi))),
+    };
+    let value = (from + rng.unit() * (to - from)).exp2();
+    let negative = hi < 0.0 || (lo < 0.0 && rng.below(2) == 0);
+    f64::from(if negative { -value } else { value } as f32).clamp(lo, hi)
 }
 
 /// Which elements are masked (given -inf, where their range has it).
@@ -61,6 +92,7 @@ const PATIENCE: usize = 32;
 
 fn draw(range: Range, size: Size, tries: usize, rng: &mut Rng) -> f64 {
     let reach = match size {
+        Size::Ends => return end(range, rng),
         Size::Usual => 12.0,
         Size::Huge => 4096.0,
         Size::Tiny => 1.0 / 256.0,
@@ -90,7 +122,8 @@ pub(super) fn inputs(
 ) -> Option<Vec<Vec<f64>>> {
     let ranges = ranges(program);
     let mut held: Option<(Vec<Vec<f64>>, Vec<bool>)> = None;
-    for tries in 0..TRIES {
+    let most = if size == Size::Ends { TRIES / 10 } else { TRIES };
+    for tries in 0..most {
         let mut drawn: Vec<Vec<f64>> = program
             .inputs
             .iter()
@@ -193,34 +226,75 @@ pub(super) fn holds(program: &Program, inputs: &[Vec<f64>], extent: Extent) -> b
 pub(super) struct Sampled {
     pub(super) value: f64,
     pub(super) certain: bool,
+    /// How far the rounding of f64, and of constants that rules work out, may have moved it.
+    pub(super) error: f64,
 }
+
+/// The rounding of a constant that rules work out: they keep 40 bits of it.
+const CONSTANT: f64 = 1.0 / (1u64 << 39) as f64;
 
 impl Sampled {
     pub(super) const fn known(value: f64) -> Self {
-        Self { value, certain: true }
+        Self { value, certain: true, error: 0.0 }
+    }
+
+    fn new(value: f64, certain: bool, carried: f64) -> Self {
+        let error = carried + value.abs() * f64::EPSILON;
+        let known = error.is_finite();
+        let error = if known { error } else { 0.0 };
+        // Of what is infinite or NaN there is no error; of a number without a bound nothing is certain.
+        Self { value, certain: certain && (known || !value.is_finite()), error }
     }
 }
 
 impl Number for Sampled {
     fn constant(x: f64) -> Self {
-        Self::known(x)
+        Self { error: if x.is_finite() { x.abs() * CONSTANT } else { 0.0 }, ..Self::known(x) }
     }
 
     fn apply(op: Op, args: &[Self]) -> Self {
         let values: Vec<f64> = args.iter().map(|a| a.value).collect();
         let value = f64::apply(op, &values);
+        let x = args.first().copied().unwrap_or(Self::known(f64::NAN));
+        let y = args.get(1).copied().unwrap_or(Self::known(f64::NAN));
+        let z = args.get(2).copied().unwrap_or(Self::known(f64::NAN));
+        // An operand without error brings none, whatever it is multiplied by.
+        let of = |error: f64, by: f64| if error == 0.0 { 0.0 } else { error * by.abs() };
+        let product = || of(x.error, y.value) + of(y.error, x.value) + of(x.error, y.error);
+        let ends = || {
+            let at = |by: f64| (f64::apply(op, &[x.value + by]) - value).abs();
+            if x.error == 0.0 { 0.0 } else { at(x.error).max(at(-x.error)) }
+        };
+        let carried = match op {
+            Op::Neg => x.error,
+            Op::Add => x.error + y.error,
+            Op::Mul => product(),
+            Op::Fma => product() + z.error,
+            Op::Div => (x.error + of(y.error, value)) / (y.value.abs() - y.error).max(0.0),
+            Op::Max => x.error.max(y.error),
+            Op::Select => y.error.max(z.error),
+            Op::Lt | Op::Le | Op::Eq => 0.0,
+            Op::Exp2 | Op::Log2 | Op::Rcp | Op::Sqrt | Op::SqrtRn | Op::Rsqrt | Op::Tanh | Op::Cvt(_) => {
+                ends()
+            }
+            _ => 0.0,
+        };
+        let carried = if op == Op::Div && x.error == 0.0 && y.error == 0.0 { 0.0 } else { carried };
         let meets = match (op, values.as_slice()) {
-            (Op::Lt | Op::Le | Op::Eq, &[a, b]) => (a - b).abs() <= 1e-9 * a.abs().max(b.abs()) + 1e-12,
+            (Op::Lt | Op::Le | Op::Eq, &[a, b]) => {
+                (a - b).abs() <= 1e-9 * a.abs().max(b.abs()) + 1e-12 + x.error + y.error
+            }
             _ => false,
         };
-        Self { value, certain: !meets && args.iter().all(|a| a.certain) }
+        Self::new(value, !meets && args.iter().all(|a| a.certain), carried)
     }
 
     fn greater(self, other: Self) -> Self {
-        Self { value: self.value.greater(other.value), certain: self.certain && other.certain }
+        let error = self.error.max(other.error);
+        Self { value: self.value.greater(other.value), certain: self.certain && other.certain, error }
     }
 
     fn plus(self, other: Self) -> Self {
-        Self { value: self.value.plus(other.value), certain: self.certain && other.certain }
+        Self::new(self.value.plus(other.value), self.certain && other.certain, self.error + other.error)
     }
 }

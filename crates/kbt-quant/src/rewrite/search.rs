@@ -108,11 +108,16 @@ pub fn search(program: &Program, model: &CostModel<'_>, limits: &Limits) -> Resu
     let baseline = priced(given.clone(), &base);
     let reference = graph::rec_expr(program);
     let (mut candidates, mut rejected) = (Vec::new(), Vec::new());
+    // A choice of terms that is no program: the bound is not known to be reached.
+    let mut lost = false;
     for solution in &solutions {
         if candidates.len() >= limits.candidates {
             break;
         }
-        let Some(rebuilt) = extraction.program(&graph, program, solution) else { continue };
+        let Some(rebuilt) = extraction.program(&graph, program, solution) else {
+            lost = true;
+            continue;
+        };
         let mut priced = priced(rebuilt, solution);
         for name in baseline.operations.keys() {
             priced.operations.entry(name.clone()).or_insert(0.0);
@@ -134,7 +139,7 @@ pub fn search(program: &Program, model: &CostModel<'_>, limits: &Limits) -> Resu
             LowerBound {
                 busiest_cycles: key.busiest,
                 issue_slots: key.issue_slots,
-                reached: rejected.is_empty(),
+                reached: rejected.is_empty() && !lost,
                 complete: true,
             }
         }
