@@ -182,7 +182,11 @@ impl SplitOutcome {
             .and_then(|c| Some((self.points.get(c.index)?, c.to_baseline?)))
         {
             Some((point, ratio)) => {
-                format!("split: {} takes {} of the baseline's time; {of}{without}", self.changed(point), shown(&ratio))
+                format!(
+                    "split: {} takes {} of the baseline's time; {of}{without}",
+                    self.changed(point),
+                    shown(&ratio)
+                )
             }
             None => format!("split: no setting beats the baseline beyond noise; {of}{without}"),
         }

@@ -31,9 +31,7 @@ pub(super) fn run(args: &Args) -> Outcome {
             crate::output::tell!("kbt: {origin}: no point, only roofs: {why}");
         }
         if let (Some(other), Some(device)) = (&outcome.sheet_device, &outcome.device) {
-            crate::output::tell!(
-                "kbt: {origin}: timed on {other}, drawn under the roofs of {device}"
-            );
+            crate::output::tell!("kbt: {origin}: timed on {other}, drawn under the roofs of {device}");
             // In the picture too, which travels without the message.
             plot.points.iter_mut().for_each(|p| p.name.push_str(&format!(" (timed on {other})")));
         }
