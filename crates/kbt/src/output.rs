@@ -11,7 +11,7 @@ use std::process::ExitCode;
 macro_rules! tell {
     ($($line:tt)*) => {{
         use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($line)*);
+        let _ = writeln!(std::io::stderr(), "{}", $crate::output::visible(&format!($($line)*)));
     }};
 }
 pub(crate) use tell;

@@ -155,7 +155,11 @@ fn over(means: impl Iterator<Item = f64>, scale: &Scale) -> Option<Quantiles> {
     let mut means: Vec<f64> = means.collect();
     means.sort_by(f64::total_cmp);
     let last = means.len().checked_sub(1)?;
-    let at = |q: f64| scale.mean(means[(q * last as f64).round() as usize]);
+    let at = |q: f64| {
+        let place = q * last as f64;
+        let (below, above) = (means[place.floor() as usize], means[place.ceil() as usize]);
+        scale.mean(below + (above - below) * place.fract())
+    };
     (last > 0).then(|| Quantiles { median: at(0.5), p10: at(0.1), p90: at(0.9) })
 }
 

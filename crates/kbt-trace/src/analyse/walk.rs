@@ -115,6 +115,9 @@ impl Walk {
     pub(super) fn lane(&mut self, lane: &Lane, rule: StepRule, mut done: impl FnMut(&Step)) -> Walked {
         let mut walked = Walked::default();
         let (mut events, mut waits) = (Open::default(), Open::default());
+        // A wait whose end was lost would make the rest of the lane a wait.
+        let unended = unended_waits(lane);
+        let mut lost = unended.iter().peekable();
         // Since when the role is blocked, as far as this step goes; and its time in waits so far, whole waits only.
         let (mut blocked_since, mut waited) = (0, 0_u64);
         let mut in_step = false;
@@ -142,6 +145,7 @@ impl Walk {
                         self.step.spans.push(Span { event: event.id, ticks, own });
                     }
                 }
+                Kind::WaitBegin if lost.next_if(|l| **l == index).is_some() => {}
                 Kind::WaitBegin => {
                     if waits.stack.is_empty() {
                         blocked_since = event.at;
@@ -164,7 +168,7 @@ impl Walk {
         }
         walked.odd = vec![
             (ProblemKind::OrphanEnd, events.orphan_ends + waits.orphan_ends),
-            (ProblemKind::OrphanBegin, (events.stack.len() + waits.stack.len()) as u64),
+            (ProblemKind::OrphanBegin, (events.stack.len() + unended.len()) as u64),
             (ProblemKind::Overlap, events.crossed + waits.crossed),
             (ProblemKind::ZeroLength, events.zero + waits.zero),
         ];
@@ -181,6 +185,21 @@ impl Walk {
             }
         }
     }
+}
+
+/// The records of waits that begin and never end, in their order.
+fn unended_waits(lane: &Lane) -> Vec<usize> {
+    let mut open = Open::default();
+    for (index, event) in lane.events.iter().enumerate() {
+        match event.kind {
+            Kind::WaitBegin => open.begin(index, event.id, event.at, 0),
+            Kind::WaitEnd => {
+                open.end(lane, index, event.id, event.at);
+            }
+            _ => {}
+        }
+    }
+    open.stack.iter().map(|begun| begun.index).collect()
 }
 
 fn add(by_barrier: &mut Vec<(u16, u64)>, barrier: u16, ticks: u64) {
@@ -245,6 +264,28 @@ mod tests {
         assert_eq!(steps.len(), 1, "the last start has no next one");
         assert_eq!((steps[0].length(), steps[0].blocked), (100, 30));
         assert_eq!(steps[0].spans, [Span { event: 5, ticks: 50, own: 50 }]);
+        assert_eq!(walked.odd.iter().find(|o| o.0 == ProblemKind::OrphanBegin).unwrap().1, 1);
+    }
+
+    #[test]
+    fn a_wait_whose_end_is_lost_is_counted_and_left_out() {
+        let lane = lane(&[
+            (0, WaitBegin, 0),
+            (10, WaitEnd, 0),
+            (100, WaitBegin, 0),
+            (150, WaitBegin, 1),
+            (155, WaitEnd, 1),
+            (200, WaitBegin, 0),
+            (210, WaitEnd, 0),
+            (300, WaitBegin, 0),
+            (310, WaitEnd, 0),
+        ]);
+        let (steps, walked) = steps(&lane, StepRule::Wait(0));
+        assert_eq!(
+            steps.iter().map(|s| (s.length(), s.blocked)).collect::<Vec<_>>(),
+            [(100, 10), (100, 5), (100, 10)]
+        );
+        assert_eq!(steps[1].by_barrier, [(1, 5)]);
         assert_eq!(walked.odd.iter().find(|o| o.0 == ProblemKind::OrphanBegin).unwrap().1, 1);
     }
 

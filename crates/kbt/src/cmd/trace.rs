@@ -50,6 +50,7 @@ enum Command {
     Export(export::Args),
     /// Compare two traces role by role.
     #[command(after_help = "Example:\n  kbt trace diff before.kbttrace after.kbttrace --gate period=3\n\n\
+        Metrics are means over steps where their name holds no quantile; `kbt trace stats` prints medians.\n\
         Exit code 1 where a gated metric is over its limit, or is in one trace alone; 2 where a gated trace is cut or \
         damaged.")]
     Diff {

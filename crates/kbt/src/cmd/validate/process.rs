@@ -81,7 +81,7 @@ impl Process {
 
     pub(super) fn end_progress(&self) {
         if std::io::stderr().is_terminal() {
-            tell!();
+            tell!("");
         }
     }
 
