@@ -10,7 +10,7 @@ namespace kbt::attention {
 constexpr int kRestTiles = kMmaTiles - kFirstTiles;
 constexpr int kMmaScores = kMmaK / 2;  // of a thread, in one MMA tile
 constexpr int kFirstGroups = kFirstTiles * kMmaK / 16;
-// Products that run beside the maximum. An e4m3 tile has few: a fourth there keeps the tensor core busy until exp2 begins.
+// Products that run beside the maximum. An e4m3 tile of 192 keys has six: a fourth there measured 1 % faster.
 constexpr int kMaxTiles = kMmaTiles == 6 ? 4 : 3;
 // Groups whose exp2 and conversion are done when the last product is issued, and those of them that take the place of
 // probabilities which the products that are over by then have read.

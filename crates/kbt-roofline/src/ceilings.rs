@@ -383,7 +383,11 @@ impl Ceilings {
         let fp32 = rate("fp32 lanes", arch.fp32_lanes_per_clk_sm, Unit::LanesPerClkSm);
         self.add_per_clock(RoofKind::Fp32, &fp32, 2.0);
         if let Some(lanes) = arch.fp64_lanes_per_clk_sm {
-            self.add_per_clock(RoofKind::Fp64, &rate("fp64 lanes", lanes, Unit::LanesPerClkSm), 2.0);
+            // The source of the row speaks of its other rates.
+            let known =
+                Provenance::assumed("FP64 lanes by general knowledge of the architecture, no source checked");
+            let fp64 = Figure::new("fp64 lanes", lanes, Unit::LanesPerClkSm, known);
+            self.add_per_clock(RoofKind::Fp64, &fp64, 2.0);
         }
         let ex2 = rate("ex2 rate", arch.ex2_lanes_per_clk_sm, Unit::LanesPerClkSm);
         self.add_per_clock(RoofKind::Ex2, &ex2, 1.0);

@@ -263,6 +263,13 @@ fn fp64_has_roofs_and_a_missing_one_is_named() {
         let there = roof(device).unwrap();
         assert!((there / tflops - 1.0).abs() < 0.10, "{device}: {there}");
     }
+    // No source was checked for their lanes, and the badge says so.
+    let known = Ceilings::published(part("A100").unwrap())
+        .roof(kbt_roofline::RoofKind::Fp64)
+        .unwrap()
+        .provenance
+        .kind;
+    assert_eq!(known, kbt_evidence::Known::Assumed);
     // B300's is not in the table: the refusal says which roof it wants, and that roof is enough.
     let refused = with("B300", &text, &[]);
     assert_eq!(refused.status, Status::Refused);
