@@ -130,6 +130,8 @@ pub enum CeilingKind {
     TensorE5m2,
     /// Dense 8-bit integer matrix products; a multiply-add counted as two operations.
     TensorInt8,
+    /// Dense 4-bit integer matrix products; a multiply-add counted as two operations.
+    TensorInt4,
     /// Dense fp4 matrix products.
     TensorFp4,
     /// FP32 arithmetic, an FMA counted as two.
@@ -158,6 +160,7 @@ impl CeilingKind {
             Self::TensorFp8 => "tensor_fp8",
             Self::TensorE5m2 => "tensor_e5m2",
             Self::TensorInt8 => "tensor_int8",
+            Self::TensorInt4 => "tensor_int4",
             Self::TensorFp4 => "tensor_fp4",
             Self::Fp32 => "fp32",
             Self::Fp64 => "fp64",

@@ -1,114 +1,16 @@
 //! What the device can do, as the triage uses it: one figure for each roof, from the strongest source at hand.
 //! Measured and recorded figures come first; published ones fill the gaps and are called assumptions.
 
-use crate::dtype::MathType;
+mod kinds;
+mod products;
+
 use crate::facts::FactSheet;
 use crate::published::{self, Part};
-use kbt_device::{Arch, CeilingKind, DeviceProfile};
+use kbt_device::{Arch, DeviceProfile};
 use kbt_evidence::{Figure, Known, Provenance, Unit};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a roof limits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum RoofKind {
-    /// Device memory by its data sheet, whatever the direction.
-    HbmPeak,
-    /// Bytes read from device memory a second.
-    HbmRead,
-    /// Bytes written to device memory a second.
-    HbmWrite,
-    /// Bytes read plus written by a copy a second.
-    HbmCopy,
-    /// Bytes read plus written a second at an operator's own mix, between the measured ones.
-    HbmMix,
-    /// Bytes read from L2 a second.
-    L2Read,
-    /// Bytes read from shared memory a second, all SMs.
-    SharedRead,
-    /// TF32 matrix products.
-    TensorTf32,
-    /// bf16 or f16 matrix products with f32 accumulation.
-    TensorBf16,
-    /// FP8 matrix products.
-    TensorFp8,
-    /// FP4 matrix products.
-    TensorFp4,
-    /// 8-bit integer matrix products.
-    TensorInt8,
-    /// FP32 arithmetic, an FMA counted as two.
-    Fp32,
-    /// FP64 arithmetic.
-    Fp64,
-    /// exp2 results a second on the XU pipe, all SMs.
-    Ex2,
-    /// Time of an empty launch.
-    LaunchLatency,
-}
-
-impl RoofKind {
-    /// The name in files and reports.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::HbmPeak => "HBM, data sheet",
-            Self::HbmRead => "HBM read",
-            Self::HbmWrite => "HBM write",
-            Self::HbmCopy => "HBM copy",
-            Self::HbmMix => "HBM at this mix of reads and writes",
-            Self::L2Read => "L2 read",
-            Self::SharedRead => "shared memory",
-            Self::TensorTf32 => "tensor tf32",
-            Self::TensorBf16 => "tensor bf16",
-            Self::TensorFp8 => "tensor fp8",
-            Self::TensorFp4 => "tensor fp4",
-            Self::TensorInt8 => "tensor int8",
-            Self::Fp32 => "FP32 on the FMA pipe",
-            Self::Fp64 => "FP64",
-            Self::Ex2 => "exp2 on the XU pipe",
-            Self::LaunchLatency => "launch latency",
-        }
-    }
-
-    const fn unit(self) -> Unit {
-        match self {
-            Self::HbmPeak
-            | Self::HbmRead
-            | Self::HbmWrite
-            | Self::HbmCopy
-            | Self::HbmMix
-            | Self::L2Read
-            | Self::SharedRead => Unit::BytesPerSecond,
-            Self::LaunchLatency => Unit::Seconds,
-            _ => Unit::FlopPerSecond,
-        }
-    }
-
-    pub(crate) const fn is_device_memory(self) -> bool {
-        matches!(self, Self::HbmPeak | Self::HbmRead | Self::HbmWrite | Self::HbmCopy | Self::HbmMix)
-    }
-
-    const fn of(kind: CeilingKind) -> Option<Self> {
-        Some(match kind {
-            CeilingKind::HbmRead => Self::HbmRead,
-            CeilingKind::HbmWrite => Self::HbmWrite,
-            CeilingKind::HbmCopy => Self::HbmCopy,
-            CeilingKind::L2Read => Self::L2Read,
-            CeilingKind::SharedRead => Self::SharedRead,
-            CeilingKind::TensorBf16 => Self::TensorBf16,
-            CeilingKind::TensorTf32 => Self::TensorTf32,
-            CeilingKind::TensorInt8 => Self::TensorInt8,
-            CeilingKind::TensorFp8 => Self::TensorFp8,
-            CeilingKind::TensorFp4 => Self::TensorFp4,
-            CeilingKind::Fp32 => Self::Fp32,
-            CeilingKind::Fp64 => Self::Fp64,
-            CeilingKind::LaunchLatency => Self::LaunchLatency,
-            _ => return None,
-        })
-    }
-}
+pub use kinds::RoofKind;
 
 /// The ceilings of one device.
 #[derive(Debug, Clone, PartialEq)]
@@ -266,65 +168,6 @@ impl Ceilings {
         // The best known one first; the order above decides among equals.
         let best = found().map(|(_, f)| f.provenance.kind).max()?;
         found().find(|(_, f)| f.provenance.kind == best)
-    }
-
-    /// The roof for a kind of matrix or scalar arithmetic, and what had to be assumed to find it.
-    #[must_use]
-    pub fn math(&self, math: MathType, tensor: bool) -> Option<(RoofKind, Figure, Option<String>)> {
-        if !tensor {
-            let kind = if math == MathType::Fp64 { RoofKind::Fp64 } else { RoofKind::Fp32 };
-            return self.roofs.get(&kind).map(|f| (kind, f.clone(), None));
-        }
-        let sm = self.arch.sm;
-        // Formats without a tensor core of their own are multiplied as 16-bit.
-        let (kind, note) = match math {
-            MathType::Fp64 => {
-                let (figure, note) = self.fp64_products()?;
-                return Some((RoofKind::Fp64, figure, note));
-            }
-            MathType::Fp32 => (RoofKind::Fp32, None),
-            MathType::Tf32 => (RoofKind::TensorTf32, None),
-            MathType::Half => (RoofKind::TensorBf16, None),
-            MathType::Fp8 if sm >= 89 => (RoofKind::TensorFp8, None),
-            MathType::Fp4 if sm >= 100 => (RoofKind::TensorFp4, None),
-            MathType::Int8 => (RoofKind::TensorInt8, None),
-            MathType::Fp8 => {
-                (RoofKind::TensorBf16, Some(format!("{} has no FP8 tensor core: 16-bit products", self.arch)))
-            }
-            MathType::Fp4 => {
-                (RoofKind::TensorBf16, Some(format!("{} has no FP4 tensor core: 16-bit products", self.arch)))
-            }
-        };
-        if let Some(figure) = self.roofs.get(&kind) {
-            return Some((kind, figure.clone(), note));
-        }
-        // Every tensor generation so far runs TF32 at half the 16-bit rate, and FP8 at twice it.
-        let (ratio, what) = match kind {
-            RoofKind::TensorTf32 => (0.5, "tf32 at half the bf16 rate"),
-            RoofKind::TensorFp8 => (2.0, "fp8 at twice the bf16 rate"),
-            _ => return None,
-        };
-        let bf16 = self.roofs.get(&RoofKind::TensorBf16)?;
-        let why = Provenance::assumed(format!("{what}, which no source for this device states"));
-        let provenance = Provenance::computed(what, [("tensor bf16", &bf16.provenance), ("the ratio", &why)]);
-        let figure = Figure::new(kind.as_str(), bf16.value * ratio, Unit::FlopPerSecond, provenance);
-        Some((kind, figure, Some(format!("no {} ceiling is known: taken as {what}", kind.as_str()))))
-    }
-
-    /// FP64 matrix products: 8.0 and 9.0 have instructions for them, at twice the rate of FMAs.
-    fn fp64_products(&self) -> Option<(Figure, Option<String>)> {
-        let fma = self.roofs.get(&RoofKind::Fp64)?;
-        if !matches!(self.arch.sm, 80 | 90) {
-            return Some((fma.clone(), None));
-        }
-        let twice = Provenance::published(
-            "NVIDIA A100 and H100 data sheets: FP64 Tensor Core at twice FP64",
-            "2026-11",
-        );
-        let what = "matrix products at twice the FP64 FMA rate";
-        let provenance = Provenance::computed(what, [("fp64", &fma.provenance), ("the ratio", &twice)]);
-        let figure = Figure::new(RoofKind::Fp64.as_str(), fma.value * 2.0, Unit::FlopPerSecond, provenance);
-        Some((figure, Some(what.to_owned())))
     }
 
     /// Whether every roof among `kinds` was measured, now or in a recording.

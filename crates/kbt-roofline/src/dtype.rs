@@ -36,9 +36,9 @@ dtypes! {
     /// Single precision in memory, 19 bits in the tensor core.
     Tf32 = "tf32", 32.0, Tf32;
     /// bfloat16.
-    Bf16 = "bf16" | "bfloat16", 16.0, Half;
+    Bf16 = "bf16" | "bfloat16", 16.0, Bf16;
     /// IEEE half.
-    Fp16 = "fp16" | "f16" | "float16", 16.0, Half;
+    Fp16 = "fp16" | "f16" | "float16", 16.0, Fp16;
     /// FP8 with 4 exponent bits.
     Fp8E4m3 = "fp8_e4m3" | "e4m3" | "fp8", 8.0, Fp8;
     /// FP8 with 5 exponent bits.
@@ -54,9 +54,9 @@ dtypes! {
     /// E2M1 with one E8M0 scale for 32 elements.
     Mxfp4 = "mxfp4", 4.25, Fp4;
     /// 8-bit integer.
-    Int8 = "int8" | "s8", 8.0, Int8;
-    /// 4-bit integer, unpacked to 16 bits before the multiply.
-    Int4 = "int4", 4.0, Half;
+    Int8 = "int8" | "s8" | "u8", 8.0, Int8;
+    /// 4-bit integer.
+    Int4 = "int4" | "s4" | "u4", 4.0, Int4;
     /// 32-bit integer.
     Int32 = "int32" | "s32", 32.0, Fp32;
 }
@@ -84,14 +84,18 @@ pub enum MathType {
     Fp32,
     /// TF32 tensor-core products.
     Tf32,
-    /// 16-bit tensor-core products, bf16 or f16.
-    Half,
+    /// bf16 tensor-core products.
+    Bf16,
+    /// f16 tensor-core products.
+    Fp16,
     /// 8-bit floating tensor-core products.
     Fp8,
     /// 4-bit floating tensor-core products.
     Fp4,
     /// 8-bit integer tensor-core products.
     Int8,
+    /// 4-bit integer tensor-core products.
+    Int4,
 }
 
 impl MathType {
@@ -102,10 +106,12 @@ impl MathType {
             _ if !tensor => "fp32",
             Self::Fp32 => "fp32",
             Self::Tf32 => "tensor_tf32",
-            Self::Half => "tensor_bf16",
+            Self::Bf16 => "tensor_bf16",
+            Self::Fp16 => "tensor_f16",
             Self::Fp8 => "tensor_fp8",
             Self::Fp4 => "tensor_fp4",
             Self::Int8 => "tensor_int8",
+            Self::Int4 => "tensor_int4",
         }
     }
 }

@@ -227,7 +227,7 @@ fn lacking(work: &Work, accounts: &Accounts, ceilings: &Ceilings) -> Vec<&'stati
         kinds.push("hbm_copy");
     }
     for part in work.parts.iter().filter(|p| ceilings.math(p.math, p.tensor).is_none()) {
-        let kind = part.math.ceiling(part.tensor);
+        let kind = ceilings.multiplied_as(part.math).0.ceiling(part.tensor);
         if !kinds.contains(&kind) {
             kinds.push(kind);
         }

@@ -1,7 +1,8 @@
 //! Which figure becomes a roof.
 
 use super::*;
-use kbt_device::Ceiling;
+use crate::dtype::MathType;
+use kbt_device::{Ceiling, CeilingKind};
 
 fn recorded() -> Provenance {
     Provenance::measured("kbt microbench run", "NVIDIA H200", "2026-11-30").read_back()
@@ -92,4 +93,63 @@ fn a_sheets_own_ceiling_beats_the_data_sheet_but_not_a_measurement() {
         provenance: recorded(),
     });
     assert_eq!(bf16(Ceilings::from_profile(&profile)), 780e12);
+}
+
+/// Every format on every kind of part: the roof, its rate and how it came about, or the ceiling that is needed.
+#[test]
+fn each_format_has_its_roof_on_each_part_or_names_the_ceiling_it_lacks() {
+    use MathType as M;
+    use RoofKind as R;
+    let rows: &[(&str, M, Option<(R, f64)>, &str)] = &[
+        ("A100", M::Int4, Some((R::TensorInt4, 1248.0)), ""),
+        ("A100", M::Int8, Some((R::TensorInt8, 624.0)), ""),
+        ("A100", M::Fp8, Some((R::TensorBf16, 312.0)), "no FP8 tensor core: 16-bit"),
+        ("A100", M::Fp4, Some((R::TensorBf16, 312.0)), "no FP4 tensor core: 16-bit"),
+        ("A100", M::Tf32, Some((R::TensorTf32, 156.0)), ""),
+        ("A100", M::Fp64, Some((R::Fp64, 19.49)), "twice the FP64 FMA rate"),
+        ("L40S", M::Int4, Some((R::TensorInt4, 1466.0)), ""),
+        ("RTX 4090", M::Int4, Some((R::TensorInt4, 1321.2)), ""),
+        ("RTX 4090", M::Fp8, Some((R::TensorFp8, 330.3)), ""),
+        ("H100", M::Int4, Some((R::TensorInt8, 1978.9)), "no int4 tensor core: 8-bit integer products"),
+        ("H200", M::Int4, Some((R::TensorInt8, 1979.0)), "no int4 tensor core: 8-bit integer products"),
+        ("H200", M::Fp16, Some((R::TensorBf16, 989.0)), ""),
+        ("B200", M::Int4, Some((R::TensorInt8, 4500.0)), "no int4 tensor core"),
+        ("B200", M::Fp4, Some((R::TensorFp4, 9000.0)), ""),
+        ("GB300", M::Int8, None, "tensor_int8"),
+        ("GB300", M::Int4, None, "tensor_int8"),
+        ("V100", M::Fp16, Some((R::TensorF16, 125.0)), ""),
+        ("V100", M::Bf16, Some((R::Fp32, 15.67)), "no bf16 tensor core: fp32 products"),
+        ("V100", M::Tf32, Some((R::Fp32, 15.67)), "no TF32 tensor core: fp32 products"),
+        ("V100", M::Fp8, Some((R::TensorF16, 125.0)), "no FP8 tensor core: 16-bit"),
+        ("V100", M::Int8, None, "tensor_int8"),
+        ("RTX 5070", M::Bf16, None, "tensor_bf16"),
+    ];
+    for (name, math, roof, said) in rows {
+        let c = Ceilings::published(published::part(name).unwrap());
+        match (c.math(*math, true), roof) {
+            (Some((kind, figure, note)), Some((wanted, tera))) => {
+                assert_eq!(kind, *wanted, "{name} {math:?}");
+                assert!(
+                    (figure.value / (tera * 1e12) - 1.0).abs() < 2e-3,
+                    "{name} {math:?}: {}",
+                    figure.value
+                );
+                assert!(note.as_deref().unwrap_or_default().contains(said), "{name} {math:?}: {note:?}");
+                assert_eq!(note.is_some(), !said.is_empty(), "{name} {math:?}: {note:?}");
+            }
+            (None, None) => assert_eq!(c.multiplied_as(*math).0.ceiling(true), *said, "{name} {math:?}"),
+            (found, _) => panic!("{name} {math:?}: {found:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_measured_f16_rate_is_the_roof_of_f16_products_alone() {
+    let own =
+        "ceilings:\n- {kind: tensor_f16, flop_per_s: 650.0e12, provenance: {kind: given, by: own product}}\n";
+    let sheet = FactSheet::from_yaml(own, "f.yaml").unwrap();
+    let c = Ceilings::published(published::part("H200").unwrap()).with_sheet(&sheet);
+    let rate = |math| c.math(math, true).map(|(kind, f, _)| (kind, f.value)).unwrap();
+    assert_eq!(rate(MathType::Fp16), (RoofKind::TensorF16, 650e12));
+    assert_eq!(rate(MathType::Bf16), (RoofKind::TensorBf16, 989e12));
 }

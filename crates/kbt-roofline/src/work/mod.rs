@@ -74,7 +74,7 @@ pub(crate) fn derive(sheet: &FactSheet) -> Result<Work, Vec<Fact>> {
     }
     let kind = operator.kind.unwrap_or_default();
     let mut assumptions = Vec::new();
-    let formats = formats(sheet, &mut assumptions);
+    let formats = formats(sheet, kind, &mut assumptions);
     if formats.is_none() {
         missing.push(Fact::Dtype);
     }
@@ -93,7 +93,7 @@ pub(crate) fn derive(sheet: &FactSheet) -> Result<Work, Vec<Fact>> {
         missing.push(Fact::Shape);
         return Err(missing);
     };
-    let Some(formats) = self::formats(sheet, &mut Vec::new()) else { return Err(missing) };
+    let Some(formats) = self::formats(sheet, kind, &mut Vec::new()) else { return Err(missing) };
     if !missing.is_empty() {
         return Err(missing);
     }
@@ -104,7 +104,7 @@ fn metric_bytes(sheet: &FactSheet) -> Option<f64> {
     crate::metrics::dram_bytes(sheet.profiler.as_ref()?.metrics.as_ref()?)
 }
 
-fn formats(sheet: &FactSheet, assumptions: &mut Vec<String>) -> Option<Formats> {
+fn formats(sheet: &FactSheet, kind: OperatorKind, assumptions: &mut Vec<String>) -> Option<Formats> {
     let d = sheet.dtypes.as_ref()?;
     let inputs = d.inputs.clone().filter(|i| !i.is_empty()).or_else(|| d.mma.map(|m| vec![m]))?;
     let first = *inputs.first()?;
@@ -112,8 +112,20 @@ fn formats(sheet: &FactSheet, assumptions: &mut Vec<String>) -> Option<Formats> 
         assumptions.push(format!("the output is stored as {first}, like the first input"));
         first
     });
-    let mma = d.mma.unwrap_or(first);
-    Some(Formats { inputs, output, mma, second: d.mma_pv.unwrap_or(mma) })
+    // One instruction multiplies one format: of two operands the narrower is converted to the wider.
+    let wider = |a: Dtype, b: Dtype| if b.storage_bits() > a.storage_bits() { b } else { a };
+    let operand = |n: usize| inputs.get(n).or(inputs.last()).copied().unwrap_or(first);
+    let mma = d.mma.unwrap_or_else(|| wider(first, operand(1)));
+    let second = d.mma_pv.or(d.mma).unwrap_or_else(|| wider(mma, operand(2)));
+    if d.mma.is_none() && !is_scalar(kind) && first.math() != operand(1).math() {
+        assumptions.push(format!("the products are of {mma}, the wider of their operands"));
+    }
+    Some(Formats { inputs, output, mma, second })
+}
+
+/// Operators without products, on the FMA pipe.
+const fn is_scalar(kind: OperatorKind) -> bool {
+    matches!(kind, OperatorKind::Normalization | OperatorKind::Elementwise | OperatorKind::Reduction)
 }
 
 fn figures(
@@ -150,13 +162,11 @@ fn figures(
         (Some(all), Some(read)) => (read / all).clamp(0.0, 1.0),
         _ => counts.read / (counts.read + counts.written),
     };
-    let scalar =
-        matches!(kind, OperatorKind::Normalization | OperatorKind::Elementwise | OperatorKind::Reduction);
     if operator.hbm_bytes.is_none() {
         assumptions.push("each input is read once and each output written once (compulsory traffic)".into());
     }
     let accumulate = sheet.dtypes.as_ref().and_then(|d| d.accumulate);
-    let parts = if scalar {
+    let parts = if is_scalar(kind) {
         let math = if accumulate.or(Some(formats.input(0))) == Some(Dtype::Fp64) {
             MathType::Fp64
         } else {
@@ -324,6 +334,25 @@ mod tests {
                 missing,
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn a_product_is_of_the_wider_of_its_operands_unless_the_sheet_says_what() {
+        for (dtypes, wanted, said) in [
+            ("inputs: [fp16, int4]", MathType::Fp16, true),
+            ("inputs: [int4, bf16]", MathType::Bf16, true),
+            ("inputs: [int4]", MathType::Int4, false),
+            ("inputs: [nvfp4, fp4]", MathType::Fp4, false),
+            ("inputs: [int4, bf16], mma: fp8", MathType::Fp8, false),
+        ] {
+            let text = format!(
+                "operator: {{kind: gemm}}\nshape: {{m: 8, n: 8, k: 8}}\ndtypes: {{{dtypes}}}\n{REUSE}"
+            );
+            let work = derive(&FactSheet::from_yaml(&text, "f.yaml").unwrap()).unwrap();
+            assert_eq!(work.parts[0].math, wanted, "{dtypes}");
+            let told = work.assumptions.iter().any(|a| a.contains("the wider of their operands"));
+            assert_eq!(told, said, "{dtypes}: {:?}", work.assumptions);
         }
     }
 }
