@@ -1,7 +1,8 @@
 //! Two traces beside each other, role by role, and a gate on what grew.
 
 use crate::outcome::{RoleStats, TraceOutcome};
-use crate::{Problem, ProblemKind, TraceError};
+use crate::text::Lines;
+use crate::{Problem, ProblemKind, TraceError, spelt};
 use kbt_evidence::Provenance;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -265,7 +266,7 @@ impl TraceDiff {
                     )),
                     (limit, _) => limit.forbids((a, b), percent),
                 };
-                found.extend(why.map(|why| format!("{what}: {why}")));
+                found.extend(why.map(|why| spelt(&format!("{what}: {why}")).into_owned()));
             }
             if !seen {
                 return Err(self.unknown(gate));
@@ -308,8 +309,8 @@ impl TraceDiff {
         };
         TraceError::Argument {
             what: "gate",
-            found: gate.to_string(),
-            accepted: metrics.into_iter().collect::<Vec<_>>().join(", "),
+            found: spelt(&gate.to_string()).into_owned(),
+            accepted: metrics.iter().map(|metric| spelt(metric)).collect::<Vec<_>>().join(", "),
         }
     }
 
@@ -317,27 +318,22 @@ impl TraceDiff {
     #[must_use]
     pub fn render_text(&self) -> String {
         let cycles = |c: Option<f64>| c.map_or_else(|| "-".into(), |c| format!("{c:.0}"));
-        let mut out = String::new();
+        let mut out = Lines::default();
         for c in &self.changes {
             let change = c.change_percent.map_or_else(String::new, |p| format!("{p:+.2} %"));
-            out += &format!(
-                "{:<12} {:<20} {:>10} -> {:>10} clk  {change}\n",
-                c.role,
-                c.metric,
-                cycles(c.a_cycles),
-                cycles(c.b_cycles)
-            );
+            let (a, b) = (cycles(c.a_cycles), cycles(c.b_cycles));
+            out.line(format!("{:<12} {:<20} {a:>10} -> {b:>10} clk  {change}", c.role, c.metric));
         }
         for r in &self.rings {
             let slots = |s: Option<f64>| s.map_or_else(|| "-".into(), |s| format!("{s:.2}"));
             let change = r.change_percent.map_or_else(String::new, |p| format!("{p:+.2} %"));
             let (a, b) = (slots(r.a_slots), slots(r.b_slots));
-            out += &format!("{:<12} {:<20} {a:>10} -> {b:>10} slots  {change}\n", "ring", r.name);
+            out.line(format!("{:<12} {:<20} {a:>10} -> {b:>10} slots  {change}", "ring", r.name));
         }
-        self.notes.iter().for_each(|note| out += &format!("note: {note}\n"));
+        self.notes.iter().for_each(|note| out.line(format!("note: {note}")));
         for (which, problems) in [("first", &self.a_problems), ("second", &self.b_problems)] {
-            problems.iter().for_each(|problem| out += &format!("note: {which} trace: {problem}\n"));
+            problems.iter().for_each(|problem| out.line(format!("note: {which} trace: {problem}")));
         }
-        out
+        out.text
     }
 }

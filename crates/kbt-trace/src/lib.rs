@@ -47,7 +47,9 @@ pub mod observe;
 pub mod outcome;
 mod problem;
 mod read;
+mod recorded;
 mod rings;
+mod spelt;
 mod text;
 mod verdicts;
 
@@ -61,3 +63,4 @@ pub use model::{
 };
 pub use problem::{Problem, ProblemKind, Problems};
 pub use read::{Input, ReadOptions, Unit, open};
+pub use spelt::spelt;

@@ -337,6 +337,8 @@ pub struct Lane {
     pub dropped: Option<u64>,
     /// The recorder stopped when its buffer was full: the oldest records were kept.
     pub stopped_full: bool,
+    /// Records of it were refused, or its open and close contradict them: it may not be held against other lanes.
+    pub torn: bool,
 }
 
 impl Lane {

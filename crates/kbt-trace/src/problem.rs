@@ -1,6 +1,6 @@
 //! What is odd about a trace: found while reading or analysing, counted, and said once per role.
 
-use crate::TraceError;
+use crate::{TraceError, spelt};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ kinds! {
     /// Records overwritten by newer ones.
     Dropped, "records were overwritten (newest kept): the prologue and some steps are missing";
     /// A ring without close().
-    NotClosed, "the role ended without close(): how many records were overwritten is not known";
+    NotClosed, "the role ended without close(): its last records may be missing, and the oldest where its ring was full";
     /// A buffer that stopped when full.
     StoppedFull, "the buffer filled and recording stopped (oldest kept): the steady state may be missing";
     /// An end without its begin.
@@ -77,6 +77,12 @@ kinds! {
     UnitDetected, "the unit of the time stamps was deduced from their values";
     /// How full a ring is cannot be told.
     NoOccupancy, "how full this ring of buffers is cannot be told: neither arrivals nor waits on both of its barriers were recorded, or which barrier is the other is not known";
+    /// Roles of a ring that stopped recording before the others.
+    RingCut, "a role stopped recording before the others: how full a ring of buffers is was counted only while all of its roles recorded";
+    /// Fills and releases of a ring that cannot be.
+    RingContradicts, "the records of a ring of buffers contradict each other: how full it was in that CTA is left out";
+    /// Roles that stopped recording while others waited for them.
+    ReleaseCut, "waits at a time when a role that ends them had stopped recording: whether they were ready, and their round trip, are left out";
     /// Release times need arrivals.
     NoArrivals, "arrivals were not recorded: releases are known by the barrier's edges alone, not by time";
 }
@@ -114,9 +120,9 @@ pub struct Problem {
 impl std::fmt::Display for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if let Some(role) = &self.role {
-            write!(f, "{role}: ")?;
+            write!(f, "{}: ", spelt(role))?;
         }
-        write!(f, "{} x {}", self.count, self.says)
+        write!(f, "{} x {}", self.count, spelt(&self.says))
     }
 }
 

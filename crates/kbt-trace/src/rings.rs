@@ -9,9 +9,15 @@
 //! Where arrivals on both barriers were not recorded but waits were, slots *ahead* are counted instead: from the end of
 //! the producer's k-th wait on *empty*, when it has the slot, to the end of the last consumer's k-th wait on *full*,
 //! when that has it.
+//!
+//! Slots are counted while every lane of both sides recorded; a CTA whose fills and releases cannot be those of a ring
+//! is refused.
 
-use crate::outcome::RingCount;
-use crate::{BarrierPurpose, CtaTrace, Kind, Lane, Releaser, TraceInfo};
+mod occupancy;
+
+pub(crate) use occupancy::{Contradiction, Occupancy, Refusal, occupancy};
+
+use crate::{BarrierPurpose, Releaser, TraceInfo};
 use std::collections::BTreeSet;
 
 /// Words of a barrier's name that say that its slot is free.
@@ -106,96 +112,10 @@ fn waiting(info: &TraceInfo, barrier: u16) -> BTreeSet<usize> {
     info.edges.iter().filter(|e| e.barrier == barrier).map(|e| e.waiting).collect()
 }
 
-/// How many slots of a ring were taken, from change to change.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Occupancy {
-    /// What is counted.
-    pub(crate) count: RingCount,
-    /// When it changed, in ticks, and the slots taken from then on; times ascend and differ.
-    pub(crate) changes: Vec<(u64, u32)>,
-    /// How many slots were taken at the start is not known: the smallest number seen is taken for 0.
-    pub(crate) relative: bool,
-}
-
-/// The occupancy of `ring` in `cta`; `None` where neither arrivals nor waits of both sides were recorded.
-pub(crate) fn occupancy(cta: &CtaTrace, ring: &Ring) -> Option<Occupancy> {
-    let side = |roles: &[usize], kind, barrier| Side::of(cta, roles, (kind, barrier));
-    let taken = side(&ring.producers, Kind::Arrive, ring.full)
-        .zip(side(&ring.consumers, Kind::Arrive, ring.empty))
-        .map(|sides| (RingCount::Taken, sides));
-    let ahead = || {
-        let sides = side(&ring.producers, Kind::WaitEnd, ring.empty).zip(side(
-            &ring.consumers,
-            Kind::WaitEnd,
-            ring.full,
-        ))?;
-        Some((RingCount::Ahead, sides))
-    };
-    let (count, (fills, frees)) = taken.or_else(ahead)?;
-    let whole = fills.whole && frees.whole;
-    let mut steps: Vec<(u64, i64)> = fills.times(whole).map(|at| (at, 1)).collect();
-    steps.extend(frees.times(whole).map(|at| (at, -1)));
-    // Where records are missing, slots are counted from the time on from which every lane has some.
-    let from = if whole { 0 } else { fills.from.max(frees.from) };
-    steps.sort_unstable();
-    let mut level = 0;
-    let mut levels: Vec<(u64, i64)> = Vec::new();
-    for (at, step) in steps.into_iter().filter(|(at, _)| *at >= from) {
-        level += step;
-        match levels.last_mut() {
-            Some(last) if last.0 == at => last.1 = level,
-            _ => levels.push((at, level)),
-        }
-    }
-    let least = levels.iter().map(|l| l.1).min()?.min(if whole { 0 } else { i64::MAX });
-    let taken = |(at, level): (u64, i64)| (at, u32::try_from(level - least).unwrap_or(u32::MAX));
-    Some(Occupancy {
-        count,
-        changes: levels.into_iter().map(taken).collect(),
-        relative: !whole || least != 0,
-    })
-}
-
-/// The arrivals, or ends of waits, of one side's lanes.
-struct Side {
-    lanes: Vec<Vec<u64>>,
-    /// Nothing of them was overwritten or left out.
-    whole: bool,
-    /// The time from which on every lane has records.
-    from: u64,
-}
-
-impl Side {
-    fn of(cta: &CtaTrace, roles: &[usize], (kind, barrier): (Kind, u16)) -> Option<Self> {
-        let lanes: Vec<&Lane> = cta.lanes.iter().filter(|l| roles.contains(&l.role)).collect();
-        let marks = |lane: &&Lane| -> Vec<u64> {
-            let marks = lane.events.iter().filter(|e| e.kind == kind && e.id == barrier);
-            marks.map(|e| e.at).collect()
-        };
-        let times: Vec<Vec<u64>> = lanes.iter().map(marks).filter(|times| !times.is_empty()).collect();
-        let first = |lane: &&Lane| lane.events.first().map(|e| e.at);
-        (!times.is_empty()).then(|| Self {
-            lanes: times,
-            whole: lanes.iter().all(|l| l.dropped == Some(0) && !l.stopped_full),
-            from: lanes.iter().filter_map(first).max().unwrap_or(0),
-        })
-    }
-
-    /// When the last lane arrived, slot by slot: counted from the first arrivals where all are there, else from the
-    /// last ones, which the newest-kept ring never loses.
-    fn times(&self, whole: bool) -> impl Iterator<Item = u64> + '_ {
-        let slots = self.lanes.iter().map(Vec::len).min().unwrap_or(0);
-        (0..slots).filter_map(move |k| {
-            let index = |lane: &Vec<u64>| if whole { k } else { lane.len() - slots + k };
-            self.lanes.iter().map(|lane| lane[index(lane)]).max()
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Barrier, Edge, Event, Level};
+    use crate::{Barrier, Edge, Level};
 
     fn info(barriers: &[(&str, BarrierPurpose)], edges: &[(u16, usize, usize)]) -> TraceInfo {
         let mut info = TraceInfo::new(Level::Coarse, None);
@@ -232,57 +152,5 @@ mod tests {
         assert_eq!((rings.len(), alone.len()), (1, 0), "the only one that faces it");
         let (rings, alone) = find(&info(&unnamed, &[(0, 0, 1), (1, 0, 1), (2, 1, 0)]));
         assert_eq!((rings.len(), alone), (0, vec![2]), "either of two");
-    }
-
-    fn cta(dropped: Option<u64>, lanes: &[(usize, u16, &[u64])]) -> CtaTrace {
-        let lane = |&(role, id, times): &(usize, u16, &[u64])| Lane {
-            role,
-            events: times.iter().map(|&at| Event { at, kind: Kind::Arrive, id, step: 0 }).collect(),
-            dropped,
-            ..Lane::default()
-        };
-        CtaTrace { lanes: lanes.iter().map(lane).collect(), ..CtaTrace::default() }
-    }
-
-    fn ring() -> Ring {
-        Ring { name: "K".into(), full: 0, empty: 1, producers: vec![0], consumers: vec![1, 2] }
-    }
-
-    #[test]
-    fn a_slot_is_free_when_its_last_consumer_let_go() {
-        let cta = cta(Some(0), &[(0, 0, &[10, 20, 50]), (1, 1, &[30, 60, 80]), (2, 1, &[40, 50, 90])]);
-        let found = occupancy(&cta, &ring()).unwrap();
-        assert_eq!(found.changes, [(10, 1), (20, 2), (40, 1), (50, 2), (60, 1), (90, 0)]);
-        assert_eq!((found.relative, found.count), (false, RingCount::Taken));
-    }
-
-    #[test]
-    fn where_records_are_missing_slots_are_counted_from_the_end() {
-        // The producer's first arrival and one consumer's first two were overwritten.
-        let cta = cta(None, &[(0, 0, &[20, 50]), (1, 1, &[30, 60, 80]), (2, 1, &[90])]);
-        let found = occupancy(&cta, &ring()).unwrap();
-        assert_eq!(found.changes, [(90, 0)], "one consumer is known from 90 on");
-        assert!(found.relative);
-        let silent = self::cta(Some(0), &[(0, 0, &[20]), (1, 7, &[30])]);
-        assert_eq!(occupancy(&silent, &ring()), None, "nobody recorded a release");
-    }
-
-    #[test]
-    fn without_arrivals_slots_ahead_are_counted_by_waits() {
-        let mut cta = cta(Some(0), &[(0, 1, &[10, 20, 50]), (1, 0, &[30, 60, 80]), (2, 0, &[40, 50, 90])]);
-        for event in cta.lanes.iter_mut().flat_map(|l| &mut l.events) {
-            event.kind = Kind::WaitEnd;
-        }
-        let found = occupancy(&cta, &ring()).unwrap();
-        assert_eq!(found.count, RingCount::Ahead);
-        assert_eq!(found.changes, [(10, 1), (20, 2), (40, 1), (50, 2), (60, 1), (90, 0)]);
-    }
-
-    #[test]
-    fn slots_freed_before_they_were_ever_filled_are_said() {
-        let cta = cta(Some(0), &[(0, 0, &[10, 20]), (1, 1, &[1, 2, 30, 40])]);
-        let found = occupancy(&cta, &Ring { consumers: vec![1], ..ring() }).unwrap();
-        assert_eq!(found.changes, [(1, 1), (2, 0), (10, 1), (20, 2), (30, 1), (40, 0)]);
-        assert!(found.relative);
     }
 }

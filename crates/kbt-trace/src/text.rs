@@ -1,148 +1,157 @@
-//! The outcome as text for a terminal.
+//! The outcome as text for a terminal: a line at a time, so that no name in it can begin another.
 
 use crate::analyse::slack_percent;
-use crate::outcome::{Absolute, Critical, Handoff, Quantiles, RoleStats, TraceOutcome};
-use std::fmt::{self, Write};
+use crate::outcome::{Absolute, Critical, Handoff, Quantiles, RingStats, RoleStats, TraceOutcome};
+use crate::spelt;
+use std::fmt::Write;
 
 impl TraceOutcome {
     /// Several lines: what the trace is, each role with its waits, what sets the pace, what is odd.
     #[must_use]
     pub fn render_text(&self) -> String {
-        let mut out = String::new();
-        // Writing to a string does not fail.
-        let _ = self.render(&mut out);
-        out
-    }
-
-    fn render(&self, out: &mut String) -> fmt::Result {
+        let mut out = Lines::default();
         let t = &self.trace;
         let level = t.level.map_or_else(|| "level not stated".to_owned(), |l| format!("level {l}"));
         let kernel = t.kernel.as_ref().map_or_else(String::new, |k| format!("{k}: "));
-        writeln!(
-            out,
+        out.line(format!(
             "{kernel}{} trace, {level}, {} CTAs on {} SMs, {} records [{}]",
             t.format.as_str(),
             t.ctas,
             t.sms,
             t.records,
             self.provenance.kind
-        )?;
+        ));
         let (standing, reason) = match &self.absolute {
             Absolute::Accepted { reason } => ("accepted", reason),
             Absolute::Refused { reason } => ("refused", reason),
             Absolute::Unknown { reason } => ("unknown", reason),
         };
-        writeln!(out, "absolute cycles: {standing}: {reason}")?;
-        for role in &self.roles {
-            self.role_text(role, out)?;
-        }
-        for ring in &self.rings {
-            let counted = if ring.relative { ", counted from the fewest seen" } else { "" };
-            writeln!(
-                out,
-                "ring {}: {:.2} slots {} on average, at most {} ({:.0} % of the time), none {:.0} % of the time; {} to \
-                 {}{counted}",
-                ring.name,
-                ring.mean_slots,
-                ring.counted.as_str(),
-                ring.peak_slots,
-                ring.peak_percent,
-                ring.empty_percent,
-                ring.producers.join(" or "),
-                ring.consumers.join(" and ")
-            )?;
-        }
-        match &self.critical {
-            Critical::Roles { roles } => writeln!(out, "pace: set by {}", roles.join(" and "))?,
+        out.line(format!("absolute cycles: {standing}: {reason}"));
+        self.roles.iter().for_each(|role| role_text(role, &mut out));
+        self.rings.iter().for_each(|ring| ring_text(ring, &mut out));
+        out.line(match &self.critical {
+            Critical::Roles { roles } => format!("pace: set by {}", roles.join(" and ")),
             Critical::Cycle { roles, barriers } => {
                 let links =
                     roles.iter().zip(barriers).map(|(role, barrier)| format!("{role} -[{barrier}]-> "));
                 let first = roles.first().map_or("", String::as_str);
-                writeln!(out, "pace: a circle of waits: {}{first}", links.collect::<String>())?;
+                format!("pace: a circle of waits: {}{first}", links.collect::<String>())
             }
             Critical::Hardware { role, barrier } => {
-                writeln!(out, "pace: {role} waits for the hardware at {barrier}")?
+                format!("pace: {role} waits for the hardware at {barrier}")
             }
-            Critical::Unknown { reason } => writeln!(out, "pace: unknown: {reason}")?,
-        }
+            Critical::Unknown { reason } => format!("pace: unknown: {reason}"),
+        });
         if let Some(handoff) = &self.handoff {
-            handoff_text(handoff, out)?;
+            out.line(handoff_text(handoff));
         }
         if let Some(clean) = &self.clean {
-            writeln!(
-                out,
+            out.line(format!(
                 "clean kernel: {:.0} clk a step of {} by its time; the trace's is {:.3} times that [{}]",
                 clean.implied_cycles, clean.role, clean.inflation_ratio, clean.provenance.kind
-            )?;
+            ));
         }
         if let Some(observer) = &self.observer {
-            write!(out, "{}", observer.render_text())?;
+            out.text.push_str(&observer.render_text());
         }
-        for problem in &self.problems {
-            writeln!(out, "note: {problem}")?;
-        }
+        self.problems.iter().for_each(|problem| out.line(format!("note: {problem}")));
         let verdicts = self.verdicts();
         match verdicts.split_first() {
             Some((first, rest)) if rest.iter().all(|v| v.reason == first.reason) => {
-                writeln!(out, "verdicts: {}: {}", first.standing, first.reason)?;
+                out.line(format!("verdicts: {}: {}", first.standing, first.reason));
             }
             _ => {
                 for verdict in &verdicts {
-                    writeln!(out, "verdict: {}: {}: {}", verdict.class, verdict.standing, verdict.reason)?;
+                    out.line(format!("verdict: {}: {}: {}", verdict.class, verdict.standing, verdict.reason));
                 }
             }
         }
-        Ok(())
+        out.text
     }
+}
 
-    fn role_text(&self, role: &RoleStats, out: &mut String) -> fmt::Result {
-        write!(out, "{}: {} steps (start: {})", role.name, role.steps, role.step_starts_at)?;
-        if let Some(period) = &role.period_cycles {
-            write!(out, ", period {} clk", spread(period))?;
-        }
-        if let Some(busy) = role.busy_cycles {
-            write!(out, ", busy {busy:.0}")?;
-        }
-        if let Some(slack) = slack_percent(role) {
-            write!(out, ", slack {slack:.1} %")?;
-        }
-        writeln!(out)?;
-        if let (Some(prologue), Some(tail)) = (role.prologue_cycles, role.tail_cycles) {
-            writeln!(out, "  prologue {prologue:.0} clk, tail {tail:.0}")?;
-        }
-        let slowest = role.slowest.map_or_else(String::new, |s| format!(", slowest CTA {}", s.cta));
-        if let Some(over) = &role.over_ctas_cycles {
-            writeln!(out, "  mean step by CTA {}{slowest}", spread(over))?;
-        }
-        let slowest = role.slowest_sm.map_or_else(String::new, |sm| format!(", slowest SM {sm}"));
-        if let Some(over) = &role.over_sms_cycles {
-            writeln!(out, "  mean step by SM {}{slowest}", spread(over))?;
-        }
-        for wait in &role.waits {
-            write!(out, "  wait {:<12} {} clk a step", wait.on, optional(wait.cycles))?;
-            if let Some(each) = &wait.each_cycles {
-                write!(out, ", each {}", spread(each))?;
-            }
-            if !wait.released_by.is_empty() {
-                write!(out, ", released by {}", wait.released_by.join(" or "))?;
-            }
-            if let Some(ready) = wait.ready_percent {
-                write!(out, ", ready {ready:.0} %")?;
-            }
-            if let Some(trip) = &wait.round_trip_cycles {
-                write!(out, ", round trip {:.0}", trip.median)?;
-            }
-            writeln!(out)?;
-        }
-        for event in &role.events {
-            write!(out, "  {:<17} {} clk a step", event.name, optional(event.cycles))?;
-            if let Some(each) = &event.each_cycles {
-                write!(out, ", each {}", spread(each))?;
-            }
-            writeln!(out, ", {:.2} a step", event.per_step)?;
-        }
-        Ok(())
+/// Lines of text, whatever the names in them are.
+#[derive(Default)]
+pub(crate) struct Lines {
+    pub(crate) text: String,
+}
+
+impl Lines {
+    pub(crate) fn line(&mut self, line: impl AsRef<str>) {
+        self.text.push_str(&spelt(line.as_ref()));
+        self.text.push('\n');
     }
+}
+
+fn role_text(role: &RoleStats, out: &mut Lines) {
+    let mut line = format!("{}: {} steps (start: {})", role.name, role.steps, role.step_starts_at);
+    // Writing to a string does not fail.
+    if let Some(period) = &role.period_cycles {
+        let _ = write!(line, ", period {} clk", spread(period));
+    }
+    if let Some(busy) = role.busy_cycles {
+        let _ = write!(line, ", busy {busy:.0}");
+    }
+    if let Some(slack) = slack_percent(role) {
+        let _ = write!(line, ", slack {slack:.1} %");
+    }
+    out.line(line);
+    if let (Some(prologue), Some(tail)) = (role.prologue_cycles, role.tail_cycles) {
+        out.line(format!("  prologue {prologue:.0} clk, tail {tail:.0}"));
+    }
+    let slowest = role.slowest.map_or_else(String::new, |s| format!(", slowest CTA {}", s.cta));
+    if let Some(over) = &role.over_ctas_cycles {
+        out.line(format!("  mean step by CTA {}{slowest}", spread(over)));
+    }
+    let slowest = role.slowest_sm.map_or_else(String::new, |sm| format!(", slowest SM {sm}"));
+    if let Some(over) = &role.over_sms_cycles {
+        out.line(format!("  mean step by SM {}{slowest}", spread(over)));
+    }
+    for wait in &role.waits {
+        let mut line = format!("  wait {:<12} {} clk a step", wait.on, optional(wait.cycles));
+        if let Some(each) = &wait.each_cycles {
+            let _ = write!(line, ", each {}", spread(each));
+        }
+        if !wait.released_by.is_empty() {
+            let _ = write!(line, ", released by {}", wait.released_by.join(" or "));
+        }
+        if let Some(ready) = wait.ready_percent {
+            let _ = write!(line, ", ready {ready:.0} %");
+        }
+        if let Some(trip) = &wait.round_trip_cycles {
+            let _ = write!(line, ", round trip {:.0}", trip.median);
+        }
+        out.line(line);
+    }
+    for event in &role.events {
+        let mut line = format!("  {:<17} {} clk a step", event.name, optional(event.cycles));
+        if let Some(each) = &event.each_cycles {
+            let _ = write!(line, ", each {}", spread(each));
+        }
+        let _ = write!(line, ", {:.2} a step", event.per_step);
+        out.line(line);
+    }
+}
+
+fn ring_text(ring: &RingStats, out: &mut Lines) {
+    let counted = if ring.relative { ", counted from the fewest seen" } else { "" };
+    let left_out = if ring.left_out_percent > 0.0 {
+        format!(", {:.1} % of the time left out", ring.left_out_percent)
+    } else {
+        String::new()
+    };
+    out.line(format!(
+        "ring {}: {:.2} slots {} on average, at most {} ({:.0} % of the time), none {:.0} % of the time; {} to \
+         {}{counted}{left_out}",
+        ring.name,
+        ring.mean_slots,
+        ring.counted.as_str(),
+        ring.peak_slots,
+        ring.peak_percent,
+        ring.empty_percent,
+        ring.producers.join(" or "),
+        ring.consumers.join(" and ")
+    ));
 }
 
 impl crate::observe::ObserverReport {
@@ -173,9 +182,8 @@ impl crate::observe::ObserverReport {
     }
 }
 
-fn handoff_text(handoff: &Handoff, out: &mut String) -> fmt::Result {
-    writeln!(
-        out,
+fn handoff_text(handoff: &Handoff) -> String {
+    format!(
         "handoff: chunk {} clk, tile {}, round trip {}, wait first {}, wait rest {}, wait free {}",
         optional(handoff.chunk_cycles),
         optional(handoff.tile_cycles),

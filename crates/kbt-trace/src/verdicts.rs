@@ -5,7 +5,7 @@
 
 use crate::analyse::slack_percent;
 use crate::outcome::{Critical, Hardware, RoleStats, TraceOutcome, WaitStats};
-use crate::{Level, Work};
+use crate::{Level, Work, spelt};
 use kbt_evidence::{Evidence, Figure, FixClass, Provenance, Standing, Step, Unit, Verdict};
 
 /// A loss below this part of the step is not worth a class of fix.
@@ -22,6 +22,7 @@ impl TraceOutcome {
     #[must_use]
     pub fn verdicts(&self) -> Vec<Verdict> {
         if let Some((reason, next)) = self.refusal() {
+            let reason = spelt(&reason).into_owned();
             let refused = |class| {
                 Verdict::new(class, Standing::Refused, Step::Trace, reason.clone()).next(next.clone())
             };
@@ -180,6 +181,8 @@ impl TraceOutcome {
             let spread = format!("{:.1} % interval of the median", coarse.confidence_percent);
             figures.push(cost.with_spread(coarse.low_percent, coarse.high_percent, spread));
         }
+        // It goes to texts that are not this crate's.
+        let reason = spelt(&reason).into_owned();
         let statement = reason.clone();
         Verdict::new(class, standing, Step::Trace, reason).with(Evidence::supports(statement, figures))
     }
@@ -197,7 +200,8 @@ impl TraceOutcome {
     }
 
     fn slack_figures(&self, pick: impl Fn(&RoleStats) -> bool) -> Vec<Figure> {
-        let figure = |r: &RoleStats| Some(self.percent(format!("slack of {}", r.name), slack_percent(r)?));
+        let figure =
+            |r: &RoleStats| Some(self.percent(format!("slack of {}", spelt(&r.name)), slack_percent(r)?));
         self.roles.iter().filter(|r| pick(r)).filter_map(figure).collect()
     }
 

@@ -76,14 +76,14 @@ fn a_gate_does_not_pass_for_want_of_a_number() {
 fn rings_are_compared_and_gated() {
     let a = outcome(&file(&info(Level::Coarse), 1024, &filled_and_freed(0, 30)));
     let mut later = filled_and_freed(0, 30);
-    later[1].records.iter_mut().skip(4).step_by(5).for_each(|arrive| arrive.clock += 64);
+    later[1].records.iter_mut().skip(4).step_by(5).for_each(|arrive| arrive.clock += 16);
     let b = outcome(&file(&info(Level::Coarse), 1024, &later));
     let diff = diff(&a, &b);
     assert_eq!(diff.rings.len(), 1);
     let grown = diff.rings[0].change_percent.unwrap();
-    assert!((9.0..10.0).contains(&grown), "64 of 640 more, of a time that is longer: {grown}");
-    assert_eq!(violations(&diff, "ring P=12").unwrap(), [""; 0]);
-    assert_eq!(violations(&diff, "ring P=5").unwrap().len(), 1);
+    assert!((2.3..2.5).contains(&grown), "16 of 640 more, of a time that is longer: {grown}");
+    assert_eq!(violations(&diff, "ring P=3").unwrap(), [""; 0]);
+    assert_eq!(violations(&diff, "ring P=2").unwrap().len(), 1);
     assert!(diff.render_text().contains("slots"), "{}", diff.render_text());
 }
 

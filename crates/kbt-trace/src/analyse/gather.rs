@@ -24,6 +24,8 @@ pub(super) struct WaitSum {
     pub(super) each: Tally,
     pub(super) ready: u64,
     pub(super) round_trip: Tally,
+    /// Waits whose release is not known, since a role that arrives had stopped recording.
+    pub(super) cut: u64,
 }
 
 impl WaitSum {
@@ -31,6 +33,7 @@ impl WaitSum {
         self.in_steps += other.in_steps;
         self.each.merge(&other.each);
         self.ready += other.ready;
+        self.cut += other.cut;
         self.round_trip.merge(&other.round_trip);
     }
 }
@@ -76,6 +79,7 @@ impl StepSum {
                 match arrivals.release(wait) {
                     Release::Ready => sum.ready += 1,
                     Release::Blocked { round_trip } => sum.round_trip.add(round_trip),
+                    Release::Cut => sum.cut += 1,
                     Release::Unknown => {}
                 }
             }
@@ -208,11 +212,11 @@ impl RoleSum {
                 sm.ticks += u128::from(ticks);
             }
         }
-        let whole = lane.dropped == Some(0);
+        let whole = lane.dropped == Some(0) && !lane.torn;
         if let Some((opened, first)) = lane.opened.filter(|_| whole).zip(first) {
             self.prologue.add(first.saturating_sub(opened));
         }
-        if let Some((closed, last)) = lane.closed.zip(last) {
+        if let Some((closed, last)) = lane.closed.filter(|_| !lane.torn).zip(last) {
             self.tail.add(closed.saturating_sub(last));
         }
         walked

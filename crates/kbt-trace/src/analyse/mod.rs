@@ -17,13 +17,14 @@
 //! - **wait floor**: the shortest wait of the trace: what a wait costs with nothing to wait for, at most.
 //! - **blocked time** of a wait: what it takes beyond the floor.
 //! - **slack**: blocked time a step. A role could do that much more each step and still keep the pace.
-//! - **ready**: a wait whose last recorded arrival came before its begin.
+//! - **ready**: a wait whose last recorded arrival came before its begin, of those at a time when every role that
+//!   arrives on the barrier recorded.
 //! - **round trip**: from the recorded arrival to the end of the wait that it released.
 //! - **ring**: buffers that producers fill and consumers free, by a barrier *full* and a barrier *empty*. A slot is
 //!   taken from the last producer's arrival on *full* (for TMA: from the issue) to the last consumer's on *empty*;
 //!   where arrivals on both were not recorded, slots *ahead* are counted by waits, from the producer's getting the slot
-//!   to the last consumer's. Both are weighted by time, from the first change to the last in each CTA. The most seen at
-//!   once is a lower bound of the ring's depth.
+//!   to the last consumer's. Both are weighted by time, from the first change to the last in each CTA, or to where the
+//!   first of its lanes stopped recording. The most seen at once is a lower bound of the ring's depth.
 //! - **over CTAs**, **over SMs**: each lane's own mean steady step, and the mean over each SM's steady steps.
 //! - **prologue**: from open() to the first steady step; **tail**: from the last steady step to close(). Both only
 //!   where nothing was overwritten.
@@ -45,7 +46,7 @@ mod walk;
 use crate::observe::{DEFAULT_LIMIT_PERCENT, ObserverReport};
 use crate::outcome::{Absolute, CleanStep, SCHEMA, TraceFacts, TraceOutcome};
 use crate::rings::{self, Ring};
-use crate::{Level, ProblemKind, Problems, Source, TraceError, TraceInfo};
+use crate::{Level, ProblemKind, Problems, Source, TraceError, TraceInfo, spelt};
 pub(crate) use critical::slack_percent;
 use kbt_evidence::{Figure, Provenance};
 use parallel::{Gathered, Task, gather};
@@ -138,10 +139,7 @@ fn finish(
     if !all.any_arrival && roles.iter().any(|r| !r.waits.is_empty()) {
         problems.add(ProblemKind::NoArrivals, None, 1, String::new);
     }
-    let (ring_stats, silent) = all.rings.finish(rings, info, &scale);
-    if !silent.is_empty() {
-        problems.add(ProblemKind::NoOccupancy, None, silent.len() as u64, || silent.join(", "));
-    }
+    let ring_stats = all.rings.finish(rings, info, &scale, &mut problems);
     let critical = critical::find(&roles);
     let handoff = handoff::find(&all.roles, info, &scale);
     let provenance = options.provenance.clone().unwrap_or_else(|| provenance(info, &options.name));
@@ -236,7 +234,7 @@ fn clean_step(
             return Err(argument(what, value.to_string(), "a positive number".into()));
         }
     }
-    let names = || roles.iter().map(|r| r.name.as_str()).collect::<Vec<_>>().join(", ");
+    let names = || roles.iter().map(|r| spelt(&r.name)).collect::<Vec<_>>().join(", ");
     let period = roles.iter().find(|r| r.name == clean.role).and_then(|r| r.mean_period_cycles);
     let period =
         period.ok_or_else(|| argument("clean role", clean.role.clone(), format!("one of {}", names())))?;

@@ -2,11 +2,36 @@
 
 use super::stats::Scale;
 use crate::outcome::{RingCount, RingStats};
-use crate::rings::{self, Ring};
-use crate::{CtaTrace, TraceInfo};
+use crate::rings::{self, Refusal, Ring};
+use crate::{CtaTrace, ProblemKind, Problems, TraceInfo};
 
-/// More slots than any ring has: a ring that seems deeper is one whose releases were not recorded.
-const DEEPEST: usize = 1 << 10;
+/// CTAs that a ring was not, or not wholly, counted in.
+#[derive(Debug)]
+struct Odd<T> {
+    ctas: u64,
+    /// The first of them, by the order of the file: order, number, and what was odd.
+    first: Option<(u64, u32, T)>,
+}
+
+impl<T> Default for Odd<T> {
+    fn default() -> Self {
+        Self { ctas: 0, first: None }
+    }
+}
+
+impl<T> Odd<T> {
+    fn add(&mut self, (order, cta): (u64, u32), what: T) {
+        self.merge(Self { ctas: 1, first: Some((order, cta, what)) });
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.ctas += other.ctas;
+        let earlier = |a: &(u64, u32, T), b: &Option<(u64, u32, T)>| b.as_ref().is_none_or(|b| a.0 < b.0);
+        if let Some(first) = other.first.filter(|first| earlier(first, &self.first)) {
+            self.first = Some(first);
+        }
+    }
+}
 
 /// One ring, summed.
 #[derive(Debug, Default)]
@@ -17,7 +42,12 @@ struct RingSum {
     /// Of these, CTAs whose slots were counted by waits.
     ahead: u64,
     relative: bool,
-    beyond: bool,
+    /// Ticks after a role stopped recording.
+    left_out: u128,
+    /// The role that stopped first.
+    cut: Odd<usize>,
+    /// The role whose records do not fit, and how.
+    contradicts: Odd<(usize, rings::Contradiction)>,
 }
 
 /// All rings, summed; those of two workers add up.
@@ -27,21 +57,37 @@ pub(super) struct RingSums {
 }
 
 impl RingSums {
-    pub(super) fn add(&mut self, cta: &CtaTrace, rings: &[Ring]) {
+    /// Adds `cta`, which is number `order` of the source.
+    pub(super) fn add(&mut self, order: u64, cta: &CtaTrace, rings: &[Ring]) {
         self.sums.resize_with(rings.len(), RingSum::default);
+        let place = (order, cta.cta);
         for (ring, sum) in rings.iter().zip(&mut self.sums) {
-            let Some(occupancy) = rings::occupancy(cta, ring) else { continue };
+            let found = match rings::occupancy(cta, ring) {
+                Ok(found) => found,
+                Err(Refusal::Silent) => continue,
+                Err(Refusal::Cut { role }) => {
+                    sum.cut.add(place, role);
+                    continue;
+                }
+                Err(Refusal::Contradicts { role, how }) => {
+                    sum.contradicts.add(place, (role, how));
+                    continue;
+                }
+            };
             sum.ctas += 1;
-            sum.ahead += u64::from(occupancy.count == RingCount::Ahead);
-            sum.relative |= occupancy.relative;
-            for pair in occupancy.changes.windows(2) {
-                let taken = pair[0].1 as usize;
-                sum.beyond |= taken > DEEPEST;
-                let index = taken.min(DEEPEST);
+            sum.ahead += u64::from(found.count == RingCount::Ahead);
+            sum.relative |= found.relative;
+            sum.left_out += u128::from(found.left_out);
+            if let Some(role) = found.cut_by {
+                sum.cut.add(place, role);
+            }
+            let ends = found.changes.iter().skip(1).map(|c| c.0).chain([found.until]);
+            for (&(at, taken), end) in found.changes.iter().zip(ends) {
+                let index = taken as usize;
                 if index >= sum.ticks.len() {
                     sum.ticks.resize(index + 1, 0);
                 }
-                sum.ticks[index] += u128::from(pair[1].0 - pair[0].0);
+                sum.ticks[index] += u128::from(end - at);
             }
         }
     }
@@ -54,26 +100,72 @@ impl RingSums {
             mine.ctas += theirs.ctas;
             mine.ahead += theirs.ahead;
             mine.relative |= theirs.relative;
-            mine.beyond |= theirs.beyond;
+            mine.left_out += theirs.left_out;
+            mine.cut.merge(theirs.cut);
+            mine.contradicts.merge(theirs.contradicts);
         }
     }
 
-    /// The numbers of each ring whose arrivals were recorded, and the names of those without.
+    /// The numbers of each ring that tells; of the others, and of what was left out, the problems say why.
     pub(super) fn finish(
         &self,
         rings: &[Ring],
         info: &TraceInfo,
         scale: &Scale,
-    ) -> (Vec<RingStats>, Vec<String>) {
-        let (mut found, mut silent) = (Vec::new(), Vec::new());
+        problems: &mut Problems,
+    ) -> Vec<RingStats> {
+        let mut found = Vec::new();
+        let (mut silent, mut cut, mut contradicts) = (Said::default(), Said::default(), Said::default());
         for (index, ring) in rings.iter().enumerate() {
-            let sum = self.sums.get(index);
-            match sum.and_then(|sum| stats(ring, sum, info, scale)) {
-                Some(stats) => found.push(stats),
-                None => silent.push(ring.name.clone()),
+            let Some(sum) = self.sums.get(index) else {
+                silent.add(1, ring.name.clone());
+                continue;
+            };
+            let stats = stats(ring, sum, info, scale);
+            if stats.is_none() && sum.cut.ctas + sum.contradicts.ctas == 0 {
+                silent.add(1, ring.name.clone());
             }
+            let ctas = |n: u64| if n == 1 { "1 CTA".to_owned() } else { format!("{n} CTAs") };
+            if let Some((_, cta, role)) = sum.cut.first {
+                let out = stats.as_ref().map_or_else(
+                    || "left out".to_owned(),
+                    |s| format!("without {:.1} % of its time", s.left_out_percent),
+                );
+                let (n, role) = (ctas(sum.cut.ctas), info.role_name(role));
+                cut.add(
+                    sum.cut.ctas,
+                    format!("{}: {out}, {n}, first CTA {cta}, where {role} stops", ring.name),
+                );
+            }
+            if let Some((_, cta, (role, how))) = sum.contradicts.first {
+                let (n, role) = (ctas(sum.contradicts.ctas), info.role_name(role));
+                let says = format!("{}: {n}, first CTA {cta}, where {role} {how}", ring.name);
+                contradicts.add(sum.contradicts.ctas, says);
+            }
+            found.extend(stats);
         }
-        (found, silent)
+        silent.note(ProblemKind::NoOccupancy, problems);
+        cut.note(ProblemKind::RingCut, problems);
+        contradicts.note(ProblemKind::RingContradicts, problems);
+        found
+    }
+}
+
+/// What is said of the rings with one problem.
+#[derive(Default)]
+struct Said {
+    count: u64,
+    rings: Vec<String>,
+}
+
+impl Said {
+    fn add(&mut self, count: u64, says: String) {
+        self.count += count;
+        self.rings.push(says);
+    }
+
+    fn note(self, kind: ProblemKind, problems: &mut Problems) {
+        problems.add(kind, None, self.count, || self.rings.join("; "));
     }
 }
 
@@ -81,7 +173,7 @@ fn stats(ring: &Ring, sum: &RingSum, info: &TraceInfo, scale: &Scale) -> Option<
     let total: u128 = sum.ticks.iter().sum();
     let peak = sum.ticks.iter().rposition(|ticks| *ticks > 0)?;
     // One change a CTA at least; with fewer ticks than the clock's step between them nothing is told.
-    if sum.beyond || total < 2 * u128::from(scale.quantum_ticks) {
+    if total < 2 * u128::from(scale.quantum_ticks) {
         return None;
     }
     let part = |ticks: u128| ticks as f64 / total as f64;
@@ -100,5 +192,6 @@ fn stats(ring: &Ring, sum: &RingSum, info: &TraceInfo, scale: &Scale) -> Option<
         peak_percent: 100.0 * part(sum.ticks[peak]),
         ctas: sum.ctas,
         relative: sum.relative,
+        left_out_percent: 100.0 * sum.left_out as f64 / (sum.left_out + total) as f64,
     })
 }

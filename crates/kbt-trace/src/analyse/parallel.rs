@@ -172,8 +172,8 @@ impl Gathered {
         self.ctas += 1;
         self.sms.extend(cta.smid);
         let Tools { arrivals, walk, edges } = tools;
-        self.any_arrival |= arrivals.collect(cta);
-        self.rings.add(cta, task.rings);
+        self.any_arrival |= arrivals.collect(cta, &task.info.edges);
+        self.rings.add(order, cta, task.rings);
         let place = Place { cta: cta.cta, smid: cta.smid };
         for lane in &cta.lanes {
             if lane.role >= self.roles.len() {

@@ -63,6 +63,9 @@ pub(super) fn role(
     let told = scale.tells(&sums.period);
     let busy = sum.has_waits.then(|| sums.busy.mean()).flatten().filter(|_| told);
     let waits: Vec<_> = sums.waits().map(|(id, w)| wait(id, w, index, steps, info, scale)).collect();
+    for (id, w) in sums.waits() {
+        problems.add(ProblemKind::ReleaseCut, Some(&name), w.cut, || format!("of {}", info.barrier_name(id)));
+    }
     let events: Vec<_> = sums
         .events()
         .map(|(id, event)| {

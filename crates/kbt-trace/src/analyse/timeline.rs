@@ -111,12 +111,21 @@ fn row(
 
 /// How full a ring is within the window.
 fn ring(cta: &CtaTrace, ring: &Ring, window: (u64, u64), scale: &dyn Fn(u64) -> f64) -> Option<TimelineRing> {
-    let rings::Occupancy { changes, count, .. } = rings::occupancy(cta, ring)?;
+    let rings::Occupancy { changes, count, until, cut_by, .. } = rings::occupancy(cta, ring).ok()?;
+    if cut_by.is_some() && until <= window.0 {
+        return None;
+    }
+    let end_cycles = cut_by.filter(|_| until < window.1).map(|_| scale(until));
     let first = changes.partition_point(|&(at, _)| at <= window.0).saturating_sub(1);
     let within = changes.get(first..)?.iter().take_while(|(at, _)| *at < window.1);
     let sample = |&(at, slots): &(u64, u32)| TimelineSample { at_cycles: scale(at.max(window.0)), slots };
     let samples: Vec<_> = within.map(sample).collect();
-    (!samples.is_empty()).then(|| TimelineRing { name: ring.name.clone(), counted: count, samples })
+    (!samples.is_empty()).then(|| TimelineRing {
+        name: ring.name.clone(),
+        counted: count,
+        samples,
+        end_cycles,
+    })
 }
 
 /// Releases of waits that end in the window, where the arrival was recorded.
@@ -128,7 +137,7 @@ fn arrows(
     scale: &dyn Fn(u64) -> f64,
 ) -> Vec<TimelineArrow> {
     let mut arrivals = Arrivals::default();
-    arrivals.collect(cta);
+    arrivals.collect(cta, &info.edges);
     let mut arrows = Vec::new();
     for (lane, spans) in rows {
         for span in spans.iter().filter(|s| s.kind == SpanKind::Wait && s.end <= window.1) {

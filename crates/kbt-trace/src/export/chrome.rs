@@ -77,7 +77,7 @@ pub fn write_chrome(source: &mut dyn Source, out: &mut dyn Write) -> Result<Expo
             }
         }
         for ring in &rings {
-            let Some(occupancy) = rings::occupancy(&cta, ring) else { continue };
+            let Ok(occupancy) = rings::occupancy(&cta, ring) else { continue };
             counts.counters += occupancy.changes.len() as u64;
             let name = format!("ring {}: slots {}", ring.name, occupancy.count.as_str());
             let counter = |(at, slots)| json!({"ph": "C", "pid": pid, "ts": us(at), "name": name, "args": {"slots": slots}});

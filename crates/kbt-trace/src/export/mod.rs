@@ -12,6 +12,7 @@ pub use perfetto::write_perfetto;
 pub use rows::{ROWS_SCHEMA, RowCounts, RowsHead, write_rows};
 pub use svg::svg;
 
+use crate::recorded::Arriving;
 use crate::{Clock, CtaTrace, Kind, Lane, ProblemKind, Problems, Releaser, TraceInfo};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -132,6 +133,8 @@ fn releases(cta: &CtaTrace, info: &TraceInfo, spans: &[Vec<Span>]) -> Vec<Releas
         }
     }
     arrivals.values_mut().for_each(|times| times.sort_unstable());
+    let mut recorded = Arriving::default();
+    recorded.collect(cta, &info.edges);
     let mut found = Vec::new();
     for (lane, spans) in spans.iter().enumerate() {
         let role = cta.lanes[lane].role;
@@ -139,10 +142,12 @@ fn releases(cta: &CtaTrace, info: &TraceInfo, spans: &[Vec<Span>]) -> Vec<Releas
             let released = info.edges.iter().any(|e| {
                 e.barrier == wait.id && e.waiting == role && matches!(e.arriving, Releaser::Role(_))
             });
+            // After a role stopped recording its arrivals are not known, and another's need not be the last.
+            let Some(known) = recorded.of(wait.id).filter(|known| wait.end <= known.to) else { continue };
             let Some(times) = arrivals.get(&wait.id).filter(|_| released) else { continue };
             let before = times.partition_point(|&(at, _)| at <= wait.end);
             let Some(&(at, from)) = before.checked_sub(1).and_then(|i| times.get(i)) else { continue };
-            if at > wait.begin {
+            if at > wait.begin && at >= known.from {
                 found.push(Release { barrier: wait.id, from: (from, at), to: (lane, wait.end) });
             }
         }

@@ -112,7 +112,7 @@ impl Writer<'_> {
             self.instants(index, cta, &flows, tracks[0], &mut marks);
         }
         for ring in self.rings {
-            let Some(occupancy) = rings::occupancy(cta, ring) else { continue };
+            let Ok(occupancy) = rings::occupancy(cta, ring) else { continue };
             let name = format!("ring {}: slots {}", ring.name, occupancy.count.as_str());
             let rank = self.info.roles.len() as u64 * 16 + u64::from(ring.empty);
             let track = self.track(&name, Some(parent), rank, Some("slots"))?;

@@ -2,7 +2,7 @@
 //! grey, lines from an arrival to the wait that it ended, and a curve for each ring of buffers.
 
 use crate::outcome::{Absolute, SpanKind, Timeline, TimelineRing, TimelineRow, TimelineSpan, TraceOutcome};
-use crate::{Problem, TraceError};
+use crate::{Problem, TraceError, spelt};
 use std::fmt::Write;
 
 /// Width of the drawing in pixels: a landscape page.
@@ -266,7 +266,7 @@ impl Drawing<'_> {
             }
             last = Some(to);
         }
-        let end = self.x(self.timeline.length_cycles);
+        let end = self.x(ring.end_cycles.unwrap_or(self.timeline.length_cycles));
         write!(self.out, "<path class=\"o\" d=\"{path}H{end:.1}\"><title>{}</title></path>", escaped(&name))
     }
 }
@@ -318,6 +318,7 @@ fn width(text: &str) -> f64 {
 
 /// As much of a text as fits into so many pixels.
 fn fit(text: &str, room: f64) -> String {
+    let text = &*spelt(text);
     if width(text) <= room {
         return text.to_owned();
     }
@@ -333,16 +334,16 @@ fn fit(text: &str, room: f64) -> String {
     if width(&kept) <= room { kept } else { String::new() }
 }
 
-/// As text of XML, which has no control characters.
+/// As text of XML, which has no control characters: they are spelt out, as everywhere.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
-    for c in text.chars() {
+    for c in spelt(text).chars() {
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            '\u{0}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => out.push(' '),
+            '\u{fffe}' | '\u{ffff}' => out.push(' '),
             c => out.push(c),
         }
     }
@@ -358,6 +359,6 @@ mod tests {
         assert_eq!([0.3, 3.0, 40.0, 60.0].map(tick), [1.0, 5.0, 50.0, 100.0]);
         assert_eq!((fit("Softmax", 50.0), fit("Softmax0", 50.0)), ("Softmax".into(), "Softm…".into()));
         assert_eq!((fit("日本語", 30.0), fit("日本語", 8.0)), ("日…".into(), String::new()));
-        assert_eq!(escaped("a<b>&\"\u{1}c"), "a&lt;b&gt;&amp;&quot; c");
+        assert_eq!(escaped("a<b>&\"\u{1}c\n"), "a&lt;b&gt;&amp;&quot;\\u{1}c\\n");
     }
 }

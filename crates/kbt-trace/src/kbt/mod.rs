@@ -4,6 +4,7 @@
 
 mod check;
 mod layout;
+mod place;
 mod read;
 mod tables;
 mod wire;

@@ -1,14 +1,14 @@
 //! Reads `.kbttrace` as a stream: the tables, then one CTA's rings at a time.
 
-use super::check;
 use super::tables::{barrier, edge, event, role};
 use super::wire::Wire;
 use super::{MAX_META, MAX_TABLE};
+use super::{check, place};
 use crate::bindings as b;
 use crate::clock::Unwrap;
 use crate::{
     Anchor, Clock, CtaTrace, Event, Input, Kind, Lane, Level, ProblemKind, Problems, Source, TraceError,
-    TraceInfo,
+    TraceInfo, spelt,
 };
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -19,6 +19,8 @@ pub struct KbtSource<R> {
     input: R,
     info: TraceInfo,
     rings: Vec<b::kbt_trace_ring>,
+    /// Records that a ring of the recorder holds.
+    capacity: u32,
     next: usize,
     offset: u64,
     bytes: Vec<u8>,
@@ -65,7 +67,8 @@ impl<R: Read> KbtSource<R> {
         // Where the ring headers are cut nothing follows them.
         let ended = rings.len() < header.rings as usize;
         let name = name.to_owned();
-        Ok(Self { name, input, info, rings, next: 0, offset, bytes: Vec::new(), problems, ended })
+        let capacity = header.ring_capacity;
+        Ok(Self { name, input, info, rings, capacity, next: 0, offset, bytes: Vec::new(), problems, ended })
     }
 
     /// Takes another SM clock than the file's.
@@ -83,14 +86,20 @@ impl<R: Read> KbtSource<R> {
         { limit }.read_to_end(&mut self.bytes).map_err(TraceError::io(&self.name))?;
         self.offset += self.bytes.len() as u64;
         lane.role = ring.role as usize;
+        let whole = self.bytes.len() == wanted;
         let closed = ring.closed == b::KBT_TRACE_RING_CLOSED;
         lane.opened = Some(ring.open_clock);
-        lane.closed = closed.then_some(ring.close_clock);
+        // Where the file ends inside the ring, its last records are missing: for the reader it was not closed.
+        lane.closed = Some(ring.close_clock).filter(|_| closed && whole);
         lane.stopped_full = false;
-        let decoded = self.bytes.len() / b::kbt_trace_record::SIZE;
-        lane.dropped = closed.then(|| u64::from(ring.total).saturating_sub(decoded as u64));
+        lane.dropped = if closed {
+            Some(u64::from(ring.total).saturating_sub(u64::from(ring.kept)))
+        } else {
+            (ring.kept < self.capacity).then_some(0)
+        };
         let role = self.info.role_name(lane.role);
         let found = decode(&self.bytes, ring, &self.info, lane);
+        lane.torn = found.unknown + found.backwards + found.far > 0 || found.misplaced.is_some();
         let cta = ring.cta;
         let at = || format!("first in CTA {cta}");
         self.problems.add(ProblemKind::UnknownRecord, Some(&role), found.unknown, at);
@@ -98,7 +107,10 @@ impl<R: Read> KbtSource<R> {
         self.problems.add(ProblemKind::FarStamp, Some(&role), found.far, at);
         self.problems.add(ProblemKind::ClockWrapped, Some(&role), found.wraps, at);
         self.problems.add(ProblemKind::NotClosed, Some(&role), u64::from(!closed), at);
-        let whole = self.bytes.len() == wanted;
+        let misplaced = u64::from(found.misplaced.is_some());
+        self.problems.add(ProblemKind::Inconsistent, Some(&role), misplaced, || {
+            format!("first in {}", found.misplaced.unwrap_or_default())
+        });
         if whole {
             self.problems.add(ProblemKind::Dropped, Some(&role), lane.dropped.unwrap_or(0), at);
         }
@@ -155,11 +167,24 @@ impl<R: Read + Send> Source for KbtSource<R> {
                 self.problems.add(ProblemKind::Truncated, None, 1, || {
                     format!("at offset {offset}, {missing} records missing: of the ring there and {rings} after it")
                 });
+                // The other roles of this CTA were there too, and nothing is known of what they did.
+                let here = rest.iter().take_while(|r| r.cta == first.cta).map(|r| r.role as usize);
+                let cut = here.filter(|&role| role < self.info.roles.len()).collect::<Vec<_>>();
+                lanes.truncate(used);
+                lanes.extend(cut.into_iter().map(|role| Lane { role, ..Lane::default() }));
+                used = lanes.len();
                 self.next = self.rings.len();
                 self.ended = true;
             }
         }
         lanes.truncate(used);
+        for index in place::apart(&lanes) {
+            lanes[index].torn = true;
+            let role = self.info.role_name(lanes[index].role);
+            self.problems.add(ProblemKind::Inconsistent, Some(&role), 1, || {
+                format!("first in CTA {}: a second or more from all other roles of the CTA", first.cta)
+            });
+        }
         cta.lanes = lanes;
         Ok(true)
     }
@@ -175,6 +200,8 @@ struct Decoded {
     backwards: u64,
     far: u64,
     wraps: u64,
+    /// How the stamps of open() and close() contradict the records.
+    misplaced: Option<String>,
 }
 
 fn decode(bytes: &[u8], ring: &b::kbt_trace_ring, info: &TraceInfo, lane: &mut Lane) -> Decoded {
@@ -222,32 +249,9 @@ fn decode(bytes: &[u8], ring: &b::kbt_trace_ring, info: &TraceInfo, lane: &mut L
             lane.events.push(Event { at, kind, id, step });
         }
     }
-    let misplaced = u64::from(!anchor(ring, lane));
-    clock.map_or(Decoded { unknown, backwards: 0, far: 0, wraps: 0 }, |c| Decoded {
-        unknown,
-        backwards: c.backwards + misplaced,
-        far: c.far,
-        wraps: c.wraps,
-    })
-}
-
-/// Places records, timed from open() modulo 2^32 so far, on the SM's 64-bit clock: by the close where there is
-/// one, since whole wraps may lie between open() and the oldest record kept. False where the clocks cannot be.
-fn anchor(ring: &b::kbt_trace_ring, lane: &mut Lane) -> bool {
-    let Some(last) = lane.events.last().map(|e| e.at) else { return true };
-    let base = if ring.closed == b::KBT_TRACE_RING_CLOSED {
-        let low = (ring.open_clock as u32).wrapping_add(last as u32);
-        let behind = u64::from((ring.close_clock as u32).wrapping_sub(low));
-        ring.close_clock.checked_sub(behind).and_then(|at| at.checked_sub(last))
-    } else {
-        Some(ring.open_clock).filter(|open| open.checked_add(last).is_some())
-    };
-    // Clocks that would put records before 0 or beyond the clock's range are damaged: the order is all that is left.
-    let at = base.unwrap_or(0);
-    for event in &mut lane.events {
-        event.at += at;
-    }
-    base.is_some()
+    let misplaced = place::place(ring, lane);
+    let (backwards, far, wraps) = clock.map_or((0, 0, 0), |c| (c.backwards, c.far, c.wraps));
+    Decoded { unknown, backwards, far, wraps, misplaced }
 }
 
 /// Reads the structs ahead of the records.
@@ -321,7 +325,7 @@ impl<R: Read> Tables<'_, R> {
 fn check_header(name: &str, header: &b::kbt_trace_file_header) -> Result<(), TraceError> {
     let magic = &b::KBT_TRACE_FILE_MAGIC[..8];
     if header.magic != *magic {
-        let found = String::from_utf8_lossy(&header.magic).into_owned();
+        let found = spelt(&String::from_utf8_lossy(&header.magic)).into_owned();
         return Err(damaged(name, 0, "magic", found, "KBTTRACE".into()));
     }
     let offset = |field: usize| field as u64;

@@ -8,7 +8,7 @@ pub use timeline::{
 };
 
 use crate::observe::ObserverReport;
-use crate::{Input, Level, Problem, Work};
+use crate::{Input, Level, Problem, Work, spelt};
 use kbt_evidence::Provenance;
 use serde::{Deserialize, Serialize};
 
@@ -187,7 +187,12 @@ impl RingCount {
     }
 }
 
-/// How full a ring of buffers is, from its first fill to its last release in each CTA.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
+}
+
+/// How full a ring of buffers is, from its first fill to its last release in each CTA, while all its roles recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RingStats {
     /// Its name: what its barriers' names have in common.
@@ -215,6 +220,10 @@ pub struct RingStats {
     pub ctas: u64,
     /// Records are missing, or releases came before fills: the fewest slots seen were taken for none.
     pub relative: bool,
+    /// Of the time to the last fill or release recorded, what is not in these numbers, since a role had stopped
+    /// recording.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out_percent: f64,
 }
 
 /// What sets the pace.
@@ -393,6 +402,6 @@ impl TraceOutcome {
         let periods = self.roles.iter().filter(sets_pace).filter_map(|r| r.period_cycles.as_ref());
         let step = periods.map(|p| p.median).fold(0.0, f64::max);
         let step = if step > 0.0 { format!("step of {step:.0} clk (median): ") } else { String::new() };
-        format!("{step}{pace}{observed}")
+        spelt(&format!("{step}{pace}{observed}")).into_owned()
     }
 }

@@ -71,6 +71,9 @@ pub struct TimelineRing {
     pub counted: RingCount,
     /// Its changes, the first at the timeline's begin or at its first fill.
     pub samples: Vec<TimelineSample>,
+    /// When a role of it stopped recording, where that lies in the timeline: the count ends there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_cycles: Option<f64>,
 }
 
 /// A few steps of one CTA, for drawing.

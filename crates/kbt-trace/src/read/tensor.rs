@@ -1,7 +1,7 @@
 //! A profiler buffer that was saved as a tensor: safetensors, npy, npz or `.pt`, read by kbt-tensor.
 
 use super::slots::Shape;
-use crate::TraceError;
+use crate::{TraceError, spelt};
 use kbt_tensor::{Dtype, ReadOptions, TensorFile};
 
 /// Element types that profilers' buffers have.
@@ -22,7 +22,7 @@ pub(super) fn buffer(bytes: Vec<u8>, name: &str, wanted: Option<&str>) -> Result
     let file = TensorFile::from_bytes(bytes, name, &ReadOptions::default())?;
     let load = |tensor: &str| Ok::<_, TraceError>(file.load(tensor)?.into_bytes());
     let describe = || {
-        let each = file.infos().map(|t| format!("{} ({:?}, {:?})", t.name, t.dtype, t.shape));
+        let each = file.infos().map(|t| format!("{} ({:?}, {:?})", spelt(&t.name), t.dtype, t.shape));
         each.collect::<Vec<_>>().join(", ")
     };
     let argument = |what, found: String, accepted: &str| TraceError::Argument {
@@ -52,7 +52,7 @@ pub(super) fn buffer(bytes: Vec<u8>, name: &str, wanted: Option<&str>) -> Result
         1 => Ok(found.swap_remove(0).1),
         0 => Err(argument("tensor file", format!("it holds {}", describe()), ACCEPTED)),
         _ => {
-            let names: Vec<_> = found.iter().map(|f| f.0.as_str()).collect();
+            let names: Vec<_> = found.iter().map(|f| spelt(&f.0)).collect();
             Err(argument(
                 "tensor file",
                 "several tensors can be a buffer".into(),

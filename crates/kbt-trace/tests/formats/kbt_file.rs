@@ -153,7 +153,8 @@ fn clocks_that_cannot_be_leave_the_order_of_the_records_and_are_said() {
         let times: Vec<_> = cta.lanes[0].events.iter().map(|e| e.at).collect();
         assert_eq!(times.len(), 3, "{open_clock}");
         assert!(times.is_sorted(), "{open_clock}: {times:?}");
-        assert_eq!(source.problems().count(ProblemKind::ClockBackwards), 1, "{open_clock}");
+        assert_eq!(source.problems().count(ProblemKind::Inconsistent), 1, "{open_clock}");
+        assert!(cta.lanes[0].torn, "{open_clock}");
     }
 }
 
