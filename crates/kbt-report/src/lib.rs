@@ -11,7 +11,7 @@ mod section;
 
 pub use run::ReportError;
 
-use kbt_evidence::Verdict;
+use kbt_evidence::{Figure, Verdict};
 use kbt_roofline::outcome::RooflinePlot;
 use run::Run;
 use std::io::{self, Write as _};
@@ -55,6 +55,14 @@ pub fn render(run_dir: &Path) -> Result<(String, String), ReportError> {
 /// Where there is no run, or where a step file or the journal is damaged (naming file and field).
 pub fn verdicts(run_dir: &Path) -> Result<Vec<Verdict>, ReportError> {
     run::verdicts(run_dir)
+}
+
+/// How busy each warp role of a run's trace is, as a share of its own time; none where the run has no trace.
+///
+/// # Errors
+/// Where the trace's step file or the journal is damaged (naming file and field).
+pub fn traced_roles(run_dir: &Path) -> Result<Vec<Figure>, ReportError> {
+    run::roles(run_dir)
 }
 
 /// A roofline as an SVG file of its own: roofs with their rates and provenance, kernels as points.

@@ -2,7 +2,7 @@
 //! missing is `None`; what is damaged is an error that names the file and the field. No analysis and no layout here.
 
 use crate::record::{Conflict, Origin, Spec, StepFile, Summary, Timing};
-use kbt_evidence::{Known, Step, Verdict};
+use kbt_evidence::{Figure, Known, Provenance, Step, Unit, Verdict};
 use kbt_microbench::outcome::RatesOutcome;
 use kbt_quant::outcome::AlgebraOutcome;
 use kbt_roofline::TriageOutcome;
@@ -145,6 +145,23 @@ pub(crate) fn verdicts(dir: &Path) -> Result<Vec<Verdict>, ReportError> {
         all.extend(steps.file(step)?.into_iter().flat_map(|(_, file)| file.verdicts));
     }
     Ok(all)
+}
+
+/// The busy share of each role of the run's trace, where it has one.
+pub(crate) fn roles(dir: &Path) -> Result<Vec<Figure>, ReportError> {
+    let steps = Steps { dir, journal: journal(&dir.join("journal.jsonl"))? };
+    let trace: Slot<TraceOutcome> = steps.read(Step::Trace, kbt_trace::outcome::SCHEMA)?;
+    Ok(trace.and_then(|t| t.outcome).map(|t| busy_roles(&t)).unwrap_or_default())
+}
+
+fn busy_roles(trace: &TraceOutcome) -> Vec<Figure> {
+    let share = |r: &kbt_trace::outcome::RoleStats| {
+        let (busy, period) = (r.busy_cycles?, r.mean_period_cycles.filter(|p| *p > 0.0)?);
+        let how = format!("mean time of a step of {} not spent in waits, over its mean period", r.name);
+        let provenance = Provenance::computed(how, [("trace", &trace.provenance)]);
+        Some(Figure::new(&r.name, busy / period, Unit::Ratio, provenance))
+    };
+    trace.roles.iter().filter_map(share).collect()
 }
 
 struct Steps<'a> {
@@ -331,6 +348,11 @@ impl Run {
     /// The same, to hand on.
     pub(crate) fn verdicts(&self) -> Vec<Verdict> {
         self.steps_verdicts().cloned().collect()
+    }
+
+    /// The busy share of each traced role.
+    pub(crate) fn roles(&self) -> Vec<Figure> {
+        self.trace.as_ref().and_then(|t| t.outcome.as_ref()).map(busy_roles).unwrap_or_default()
     }
 
     /// Every step of the ladder, in order.

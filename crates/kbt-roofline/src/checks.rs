@@ -240,7 +240,6 @@ pub(crate) const CHECKS: &[CheckRow] = &[
 ];
 
 /// A row by name.
-#[cfg(test)]
 pub(crate) fn row(id: &str) -> Option<&'static CheckRow> {
     CHECKS.iter().find(|c| c.id == id)
 }
@@ -250,7 +249,8 @@ pub(crate) fn run(signals: &Signals) -> Vec<Check> {
     CHECKS.iter().map(|c| apply(c, signals)).collect()
 }
 
-fn apply(row: &CheckRow, signals: &Signals) -> Check {
+/// Applies one.
+pub(crate) fn apply(row: &CheckRow, signals: &Signals) -> Check {
     let groups: Vec<Vec<Option<bool>>> =
         row.any.iter().map(|g| g.iter().map(|c| c.holds(signals)).collect()).collect();
     let fired = groups.iter().position(|g| g.iter().all(|h| *h == Some(true)));

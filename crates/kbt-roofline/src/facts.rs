@@ -188,6 +188,7 @@ section! {
         /// Elements a head.
         head_dim: u64,
         /// Whether the upper triangle is skipped.
+        #[serde(deserialize_with = "crate::words::flag")]
         causal: bool,
         /// Rows of a normalisation.
         rows: u64,
@@ -222,6 +223,7 @@ section! {
     /// Number formats.
     Dtypes {
         /// One for all inputs, or one an input in the operator's order (A, B; Q, K, V).
+        #[serde(deserialize_with = "crate::words::one_or_more")]
         inputs: Vec<Dtype>,
         /// What sums are kept in.
         accumulate: Dtype,

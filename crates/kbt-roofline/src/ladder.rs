@@ -1,14 +1,14 @@
 //! What later steps of the ladder found, as evidence in the matrix: a rate, a trace, a schedule, an algebra, a sweep or a
 //! validation speaks for or against a class where the triage alone has only what it would still have to measure.
 
-use crate::candidates::{self, BottleneckClass};
+use crate::candidates::{self, BottleneckClass, CandidateSpec};
 use crate::outcome::{
     CandidateRow, CandidateStanding as Standing, OrderStep, Priority, Statement, TriageOutcome,
 };
 use crate::outputs::first_sentence;
 use crate::remeasured::{CHEAPER, Remeasured};
 use crate::signals::Signal;
-use kbt_evidence::{Direction, FixClass, Standing as Ruled, Step, Verdict};
+use kbt_evidence::{Direction, Evidence, Figure, FixClass, Standing as Ruled, Step, Unit, Verdict};
 
 /// The classes of bottleneck that a class of fix answers; none for one that answers no bottleneck.
 const fn answers(class: FixClass) -> &'static [BottleneckClass] {
@@ -95,8 +95,12 @@ fn add_missing_row(rows: &mut Vec<CandidateRow>, verdict: &Verdict) {
     if verdict.standing == Ruled::Open || rows.iter().any(|r| classes.contains(&r.class)) {
         return;
     }
-    let Some(spec) = candidates::all().find(|c| classes.contains(&c.class)) else { return };
-    rows.push(CandidateRow {
+    rows.extend(candidates::all().find(|c| classes.contains(&c.class)).map(new_row));
+}
+
+/// A candidate of which nothing is known yet.
+pub(crate) fn new_row(spec: &CandidateSpec) -> CandidateRow {
+    CandidateRow {
         candidate: spec.id.to_owned(),
         class: spec.class,
         title: spec.title.to_owned(),
@@ -108,7 +112,32 @@ fn add_missing_row(rows: &mut Vec<CandidateRow>, verdict: &Verdict) {
         looked_for: Vec::new(),
         counter_evidence_looked_for: false,
         needed: Vec::new(),
-    });
+    }
+}
+
+/// Where what speaks for and against a row leaves it, unless an experiment or a measurement has said so.
+pub(crate) fn settle(row: &mut CandidateRow) {
+    if !matches!(row.standing, Standing::Confirmed | Standing::Refuted | Standing::Barred) {
+        row.standing = match (row.supports.is_empty(), row.against.is_empty()) {
+            (false, true) => Standing::Supported,
+            (false, false) => Standing::Contested,
+            (true, false) => Standing::Unlikely,
+            (true, true) => Standing::Open,
+        };
+    }
+}
+
+/// A step that loses less than this to what a class answers speaks against the class.
+const LITTLE_LOST_PERCENT: f64 = 2.0;
+
+/// Which way evidence of an open verdict speaks. Recordings count a loss for the class that answers it however small it
+/// is: there the figure decides.
+fn speaks(evidence: &Evidence) -> Direction {
+    let lost = |f: &&Figure| f.unit == Unit::Percent && f.name.starts_with("step lost");
+    match evidence.figures.iter().find(lost) {
+        Some(lost) if lost.value < LITTLE_LOST_PERCENT => Direction::Against,
+        _ => evidence.direction,
+    }
 }
 
 /// The signal that a verdict's step has read, whether it helps or not: it is no longer to be measured.
@@ -162,7 +191,7 @@ fn apply(row: &mut CandidateRow, verdict: &Verdict, place: Place) -> Place {
             if let ([_], false) = (answers(verdict.class), verdict.evidence.is_empty()) {
                 for evidence in &verdict.evidence {
                     // What speaks against it is settled for its part.
-                    let (list, text) = match evidence.direction {
+                    let (list, text) = match speaks(evidence) {
                         Direction::For => {
                             (&mut row.supports, format!("{step} leaves it open: {}", evidence.statement))
                         }
@@ -170,6 +199,7 @@ fn apply(row: &mut CandidateRow, verdict: &Verdict, place: Place) -> Place {
                     };
                     list.push(Statement { text, figures: evidence.figures.clone() });
                 }
+                row.counter_evidence_looked_for |= !row.against.is_empty();
                 row.needed.extend(verdict.next.iter().map(|n| format!("{step}: {n}")));
             } else {
                 let next = verdict.next.as_ref().map_or_else(String::new, |n| format!("; {n}"));
@@ -178,14 +208,7 @@ fn apply(row: &mut CandidateRow, verdict: &Verdict, place: Place) -> Place {
             place
         }
     };
-    if !matches!(row.standing, Standing::Confirmed | Standing::Refuted | Standing::Barred) {
-        row.standing = match (row.supports.is_empty(), row.against.is_empty()) {
-            (false, true) => Standing::Supported,
-            (false, false) => Standing::Contested,
-            (true, false) => Standing::Unlikely,
-            (true, true) => Standing::Open,
-        };
-    }
+    settle(row);
     place
 }
 
@@ -248,124 +271,4 @@ fn conclude(outcome: &mut TriageOutcome, told: &[&Verdict], first_said: &str) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Ceilings, FactSheet, part, triage};
-    use kbt_evidence::{Evidence, Figure, Provenance, Unit};
-
-    fn triaged() -> TriageOutcome {
-        let text = include_str!("../../../fixtures/facts/attention-without-overlap.yaml");
-        let sheet = FactSheet::from_yaml(text, "f.yaml").unwrap();
-        let device = sheet.device.as_ref().and_then(|d| d.name.clone()).unwrap();
-        triage(&sheet, Some(&Ceilings::published(part(&device).unwrap())), &[]).unwrap()
-    }
-
-    fn measured(class: FixClass, standing: Ruled, step: Step) -> Verdict {
-        let provenance = Provenance::measured("kbt tune", "NVIDIA H200", "2026-11-30");
-        let figure = Figure::new("share", 0.4, Unit::Ratio, provenance);
-        Verdict::new(class, standing, step, "as measured")
-            .with(Evidence::supports("as measured", vec![figure]))
-            .next("do it")
-    }
-
-    #[test]
-    fn a_step_that_rules_a_class_out_by_measurement_takes_its_experiments_off_for_good() {
-        let before = triaged();
-        assert_eq!(before.evidence[0].candidate, "no_overlap");
-        let out = measured(FixClass::TensorThroughput, Ruled::RuledOut, Step::Trace);
-        let after = before.with_ladder(&[out]);
-        let row = after.evidence.iter().find(|r| r.candidate == "no_overlap").unwrap();
-        assert_eq!(row.standing, Standing::Barred);
-        assert!(row.against[0].text.starts_with("step 2 (trace)"), "{}", row.against[0].text);
-        assert_eq!(row.against[0].figures.len(), 1);
-        assert!(!answers(FixClass::TensorThroughput).contains(&after.evidence[0].class));
-        assert!(after.experiments.iter().all(|e| e.candidate != "no_overlap"));
-        assert!(after.order.iter().all(|s| !s.action.starts_with("no_overlap:")));
-    }
-
-    #[test]
-    fn what_a_step_recommends_comes_first_even_where_the_triage_had_no_row_for_it() {
-        let before = triaged();
-        assert!(before.evidence.iter().all(|r| r.class != BottleneckClass::Synchronisation));
-        let split = measured(FixClass::HandoffSplit, Ruled::Recommended, Step::Handoff);
-        let after = before.with_ladder(std::slice::from_ref(&split));
-        assert_eq!(after.evidence[0].class, BottleneckClass::Synchronisation);
-        assert_eq!(after.evidence[0].standing, Standing::Supported);
-        let p1: Vec<&str> =
-            after.order.iter().filter(|s| s.priority == Priority::P1).map(|s| s.action.as_str()).collect();
-        assert_eq!(p1, ["do it"], "a measured change comes before what is still an experiment");
-        let said = after.outputs.unwrap().conclusion;
-        assert!(said.contains("step 5 (handoff) recommends"), "{said}");
-        // The rest stays in the triage's order.
-        let rest: Vec<_> = after.evidence[1..].iter().map(|r| &r.candidate).collect();
-        assert_eq!(rest, before.evidence.iter().map(|r| &r.candidate).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn an_open_verdict_says_what_is_needed_and_one_that_could_not_tell_says_nothing() {
-        let before = triaged();
-        let open = Verdict::new(FixClass::InstructionChoice, Ruled::Open, Step::Rates, "may help")
-            .next("time a mix");
-        let after = before.with_ladder(std::slice::from_ref(&open));
-        let row = after.evidence.iter().find(|r| r.class == BottleneckClass::InstructionPipe).unwrap();
-        let left = "step 1 (rates) leaves it open: may help; time a mix";
-        assert!(row.needed.iter().any(|n| n == left), "{:?}", row.needed);
-        let refused = measured(FixClass::InstructionChoice, Ruled::Refused, Step::Rates);
-        let own = measured(FixClass::TensorThroughput, Ruled::RuledOut, Step::Triage);
-        assert_eq!(before.with_ladder(&[refused, own]), before);
-    }
-
-    #[test]
-    fn what_an_open_verdict_measured_is_evidence_where_it_can_only_mean_one_class() {
-        let before = triaged();
-        let open = |class| measured(class, Ruled::Open, Step::Rates).with(Evidence::against("a mix", vec![]));
-        let after = before.with_ladder(&[open(FixClass::InstructionChoice)]);
-        let row = after.evidence.iter().find(|r| r.class == BottleneckClass::InstructionPipe).unwrap();
-        let last = row.supports.last().unwrap();
-        assert_eq!(
-            (last.text.as_str(), last.figures.len()),
-            ("step 1 (rates) leaves it open: as measured", 1)
-        );
-        assert_eq!(row.against.last().unwrap().text, "step 1 (rates): a mix");
-        assert_eq!(row.standing, Standing::Contested);
-        assert!(row.needed.iter().any(|n| n == "step 1 (rates): do it"), "{:?}", row.needed);
-        // Fewer bytes answer several bottlenecks: which one is meant is not known.
-        let after = before.with_ladder(&[open(FixClass::MemoryTraffic)]);
-        for (old, new) in before.evidence.iter().zip(&after.evidence) {
-            assert_eq!(
-                (&old.supports, &old.against, old.standing),
-                (&new.supports, &new.against, new.standing)
-            );
-        }
-        let row =
-            after.evidence.iter().find(|r| answers(FixClass::MemoryTraffic).contains(&r.class)).unwrap();
-        let left = "step 1 (rates) leaves it open: as measured; do it";
-        assert!(row.needed.iter().any(|n| n == left), "{:?}", row.needed);
-    }
-
-    #[test]
-    fn what_a_step_measured_is_no_longer_advised() {
-        let mut before = triaged();
-        let first = &mut before.evidence[0];
-        first.class = BottleneckClass::RoleBalance;
-        first.needed = vec![format!("{} (`kbt trace stats`)", Signal::RoleBusy.meaning()), "another".into()];
-        let advised = |o: &TriageOutcome| {
-            let row = o.evidence.iter().find(|r| r.class == BottleneckClass::RoleBalance).unwrap();
-            assert!(row.needed.iter().any(|n| n == "another"));
-            row.needed.iter().any(|n| n.contains("kbt trace stats"))
-        };
-        assert!(advised(&before));
-        let by = |step| measured(FixClass::RoleBalance, Ruled::Open, step);
-        assert!(!advised(&before.with_ladder(&[by(Step::Trace)])));
-        assert!(advised(&before.with_ladder(&[by(Step::Schedule)])), "another step has not looked");
-        let empty = Verdict::new(FixClass::RoleBalance, Ruled::Open, Step::Trace, "no trace");
-        assert!(advised(&before.with_ladder(&[empty])), "nothing was found");
-    }
-
-    #[test]
-    fn a_wrong_result_comes_before_everything() {
-        let wrong = measured(FixClass::Correctness, Ruled::Recommended, Step::Validate);
-        let after = triaged().with_ladder(&[wrong]);
-        assert_eq!((after.order[0].priority, after.order[0].action.as_str()), (Priority::P0, "do it"));
-    }
-}
+mod tests;

@@ -39,8 +39,10 @@ mod render;
 mod sheet;
 mod signals;
 mod stated;
+mod traced;
 mod triage;
 mod verdicts;
+mod words;
 mod work;
 
 pub use attention::{PvMode, PvModeError, attention_facts};
@@ -57,6 +59,7 @@ pub use outcome::{ExperimentResult, RooflinePlot, TriageOutcome};
 pub use published::{ArchFigures, Part, PartFigure, arch_figures, model_part, part, parts, same_device};
 pub use sheet::SheetError;
 pub use triage::triage;
+pub use words::nearest;
 
 /// The README's example, compiled and run.
 #[cfg(doctest)]

@@ -5,12 +5,17 @@ use std::collections::HashMap;
 
 /// Lines (from 1) by dotted key path, list items by index: `timing.median_us`, `ceilings.0.kind`.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct LineIndex(HashMap<String, usize>);
+pub(crate) struct LineIndex {
+    lines: HashMap<String, usize>,
+    /// Keys that stand twice: path, first line, second line.
+    twice: Vec<(String, usize, usize)>,
+}
 
 impl LineIndex {
     /// Indexes a text. Flow collections and block scalars cost precision, never a wrong key above them.
     pub(crate) fn of(text: &str) -> Self {
-        let mut found = HashMap::new();
+        let mut found: HashMap<String, usize> = HashMap::new();
+        let mut twice = Vec::new();
         // (indent of the key, path) of the mappings and list items that are open.
         let mut open: Vec<(usize, String)> = Vec::new();
         let mut items: HashMap<String, usize> = HashMap::new();
@@ -41,18 +46,26 @@ impl LineIndex {
             if let Some(key) = key_of(rest) {
                 open.retain(|(i, _)| *i < indent);
                 let path = join(open.last().map_or("", |(_, path)| path.as_str()), key);
-                found.entry(path.clone()).or_insert(number + 1);
+                let first = *found.entry(path.clone()).or_insert(number + 1);
+                if first != number + 1 {
+                    twice.push((path.clone(), first, number + 1));
+                }
                 open.push((indent, path));
             }
         }
-        Self(found)
+        Self { lines: found, twice }
+    }
+
+    /// A key that stands twice, of those that `of` picks by their paths: its path, its first and its second line.
+    pub(crate) fn twice(&self, of: impl Fn(&str) -> bool) -> Option<&(String, usize, usize)> {
+        self.twice.iter().find(|(path, ..)| of(path))
     }
 
     /// The line of a path, or of the closest thing around it.
     pub(crate) fn line(&self, path: &str) -> Option<usize> {
         let mut path = path;
         loop {
-            if let Some(line) = self.0.get(path) {
+            if let Some(line) = self.lines.get(path) {
                 return Some(*line);
             }
             path = path.rsplit_once('.')?.0;

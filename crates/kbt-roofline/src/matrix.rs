@@ -13,6 +13,7 @@ use crate::sheet::SheetError;
 use crate::signals::{Signal, Signals};
 use crate::stated;
 use crate::triage::Case;
+use crate::words::with_nearest;
 use kbt_evidence::{Figure, Provenance, Unit};
 
 /// A candidate without support is worth this part of one with it: it is listed, and ranked last.
@@ -259,7 +260,11 @@ fn read_result(
         SheetError::new(
             origin,
             None,
-            format!("experiment `{}` is not known; one of {}", result.experiment, known.join(", ")),
+            with_nearest(format!(
+                "unknown experiment `{}`; one of `{}`",
+                result.experiment,
+                known.join("`, `")
+            )),
         )
     })?;
     let positive = |v: f64| v.is_finite() && v > 0.0;

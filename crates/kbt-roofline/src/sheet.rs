@@ -2,6 +2,7 @@
 
 use crate::facts::{FactSheet, SCHEMA};
 use crate::lines::LineIndex;
+use crate::words::with_nearest;
 use kbt_evidence::{Figure, Provenance, Unit};
 
 /// A fact sheet, result or export that cannot be used.
@@ -25,7 +26,12 @@ impl SheetError {
         let line = error.location().map(|l| l.line());
         // The parser ends its message with the position, which the error states by itself.
         let text = error.to_string();
-        let message = text.split(" at line ").next().unwrap_or(&text).to_owned();
+        let message = text.split(" at line ").next().unwrap_or(&text);
+        let message = with_nearest(
+            message
+                .replace("expected f64", "expected a number")
+                .replace("expected u64", "expected a whole number"),
+        );
         Self { origin: origin.to_owned(), line, message }
     }
 }
@@ -34,9 +40,25 @@ impl FactSheet {
     /// Reads a sheet from YAML; `origin` names the file in errors and provenance. Measurements that the sheet
     /// states become recordings.
     pub fn from_yaml(text: &str, origin: &str) -> Result<Self, SheetError> {
-        let mut sheet: Self = serde_yaml::from_str(text).map_err(|e| SheetError::yaml(origin, &e))?;
+        let lines = LineIndex::of(text);
+        let given_twice = |of: &dyn Fn(&str) -> bool| {
+            let (path, first, second) = lines.twice(of)?;
+            let message = format!("`{path}` is given twice, on lines {first} and {second}; keep one");
+            Some(SheetError::new(origin, Some(*second), message))
+        };
+        let mut sheet: Self = serde_yaml::from_str(text).map_err(|e| {
+            let message = e.to_string();
+            // The parser names the key and the line of what holds it.
+            let key = message.split_once("duplicate field `").and_then(|(_, rest)| rest.split('`').next());
+            let here = |key: &str| given_twice(&|path| path.rsplit('.').next() == Some(key));
+            key.and_then(here).unwrap_or_else(|| SheetError::yaml(origin, &e))
+        })?;
+        // Of a counter that stands twice the parser takes the last.
+        if let Some(error) = given_twice(&|path| path.starts_with("profiler.metrics.")) {
+            return Err(error);
+        }
         sheet.origin = origin.to_owned();
-        sheet.lines = LineIndex::of(text);
+        sheet.lines = lines;
         if sheet.schema != SCHEMA {
             return Err(sheet.error("schema", format!("schema `{}` is not `{SCHEMA}`", sheet.schema)));
         }
@@ -136,6 +158,10 @@ impl FactSheet {
             positive("timing.median_us", t.median_us)?;
             positive("timing.kernel_us", t.kernel_us)?;
             positive("timing.kernels", t.kernels)?;
+            if let Some(cache) = t.cache.as_deref().filter(|c| !["warm", "cold"].contains(c)) {
+                return Err(self
+                    .error("timing.cache", format!("`timing.cache` is `{cache}`; warm or cold is needed")));
+            }
             if let (Some(low), Some(high)) = (t.low_us, t.high_us)
                 && !(low <= high && t.median_us.is_none_or(|m| (low..=high).contains(&m)))
             {
@@ -267,11 +293,48 @@ mod tests {
             ("timing:\n  median_us: 4\n  low_us: 5\n  high_us: 6\n", 3, "low_us <= median_us"),
             ("ceilings:\n- kind: hbm_copy\n  provenance: {kind: assumed, by: x}\n", 2, "exactly one"),
             ("operator: [x]\n", 1, "operator"),
+            (
+                "timing:\n  median_us: 4\n  kernels: 1\n  median_us: 5\n",
+                4,
+                "`timing.median_us` is given twice, on lines 2 and 4",
+            ),
+            ("name: a\ntiming:\n  median_us: 4\nname: b\n", 4, "`name` is given twice, on lines 1 and 4"),
+            (
+                "profiler:\n  metrics:\n    a__b.sum: 1\n    a__b.sum: 2\n",
+                4,
+                "`profiler.metrics.a__b.sum` is given twice",
+            ),
+            ("timing:\n  medain_us: 4\n", 2, "did you mean `median_us`?"),
+            ("timming:\n  median_us: 4\n", 1, "did you mean `timing`?"),
+            ("timing:\n  method: cuda-event\n", 2, "did you mean `cuda_events`?"),
+            ("operator:\n  kind: layernorm\n", 2, "did you mean `normalization`?"),
+            ("dtypes:\n  output: half\n", 2, "did you mean `fp16`?"),
+            ("dataflow:\n  access: coalesced\n", 2, "did you mean `regular`?"),
+            ("ceilings:\n- kind: hbm_coyp\n", 2, "did you mean `hbm_copy`?"),
+            ("timing:\n  median_us: 4 us\n", 2, "expected a number"),
+            ("timing:\n  cache: wram\n", 2, "warm or cold"),
+            ("implementation:\n  async_copies: perhaps\n", 2, "true, false, yes, no, on or off"),
         ] {
             let error = FactSheet::from_yaml(text, "f.yaml").unwrap_err();
             assert!(error.to_string().contains(word), "{error}");
             assert!(error.to_string().starts_with(&format!("f.yaml:{line}: ")), "{error}");
         }
+    }
+
+    #[test]
+    fn flags_may_be_words_and_one_input_needs_no_list() {
+        let of = |flag: &str| {
+            let text = format!(
+                "implementation: {{async_copies: {flag}, persistent: on}}\ndtypes: {{inputs: bf16}}\n"
+            );
+            FactSheet::from_yaml(&text, "f.yaml").unwrap()
+        };
+        for (word, flag) in [("yes", true), ("No", false), ("off", false), ("true", true), ("\"on\"", true)] {
+            let sheet = of(word);
+            assert_eq!(sheet.implementation.unwrap().async_copies, Some(flag), "{word}");
+            assert_eq!(sheet.dtypes.unwrap().inputs, Some(vec![crate::Dtype::Bf16]));
+        }
+        assert_eq!(of("~").implementation.unwrap().async_copies, None);
     }
 
     #[test]

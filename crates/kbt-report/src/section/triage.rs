@@ -12,7 +12,7 @@ use kbt_roofline::outcome::{Check, CheckStatus, PlotPoint, RooflinePlot, Stateme
 
 pub(super) fn blocks(sources: &Sources, run: &Run, o: &TriageOutcome) -> Result<Vec<Block>, ReportError> {
     // The matrix as the run leaves it: what later steps found stands where the triage had only leads.
-    let o = &o.with_ladder(&run.verdicts());
+    let o = &o.with_roles(&run.roles()).with_ladder(&run.verdicts());
     let mut blocks = Vec::new();
     if let Some(question) = &o.question {
         blocks.push(Block::Paragraph(line!["Asked: ", prose(question)]));

@@ -28,6 +28,7 @@ section! {
         /// Output tiles of a persistent kernel (else the grid counts them).
         tiles: f64,
         /// Whether CTAs loop over tiles.
+        #[serde(deserialize_with = "crate::words::flag")]
         persistent: bool,
         /// Rows of a tile.
         tile_m: u64,
@@ -44,12 +45,15 @@ section! {
         /// Bytes of loads in flight an SM, by design.
         bytes_in_flight_per_sm: f64,
         /// Whether the machine code holds matrix instructions.
+        #[serde(deserialize_with = "crate::words::flag")]
         tensor_instructions: bool,
         /// Which: `wgmma`, `tcgen05`, `mma.sync`.
         mma_instruction: String,
         /// Whether loads go through the bulk copy engine (TMA) or cp.async.
+        #[serde(deserialize_with = "crate::words::flag")]
         async_copies: bool,
         /// Whether warps have roles.
+        #[serde(deserialize_with = "crate::words::flag")]
         warp_specialized: bool,
         /// The roles, with how busy each is.
         roles: Vec<Role>,
@@ -115,6 +119,7 @@ section! {
         /// Time that those kernels themselves run, where known apart from the call's.
         kernel_us: f64,
         /// Whether communication between GPUs is inside the time.
+        #[serde(deserialize_with = "crate::words::flag")]
         communication_included: bool,
         /// How much of the time it is.
         communication_us: f64,
@@ -137,6 +142,7 @@ section! {
         /// SM clock during the timing.
         sm_clock_mhz: f64,
         /// Whether clocks were locked.
+        #[serde(deserialize_with = "crate::words::flag")]
         clocks_locked: bool,
         /// Power limit.
         power_limit_w: f64,

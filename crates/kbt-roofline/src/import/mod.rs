@@ -1,6 +1,7 @@
 //! Facts from Nsight Compute's CSV exports: details and raw pages, long and wide, whatever surrounds them. What is
 //! understood becomes a fact sheet, what is not becomes a list of problems; rules are kept as leads.
 
+mod lines;
 mod numbers;
 mod rows;
 mod tables;

@@ -32,8 +32,17 @@ enum Vote {
     None,
 }
 
-fn vote(cell: &str) -> Vote {
+/// A cell without what only groups thousands: spaces of any width (French), apostrophes (Swiss).
+fn ungrouped(cell: &str) -> String {
+    let grouping = |c: char| c.is_whitespace() || ['\'', '\u{2019}'].contains(&c);
     let cell = cell.trim();
+    let digits = |c: char| c.is_ascii_digit() || grouping(c) || "+-.,eE".contains(c);
+    if cell.chars().all(digits) { cell.chars().filter(|c| !grouping(*c)).collect() } else { cell.to_owned() }
+}
+
+fn vote(cell: &str) -> Vote {
+    let cell = ungrouped(cell);
+    let cell = cell.as_str();
     if !cell.starts_with(|c: char| c.is_ascii_digit() || c == '-' || c == '+') {
         return Vote::None;
     }
@@ -85,9 +94,10 @@ pub(super) fn locale<'a>(cells: impl Iterator<Item = &'a str>) -> Result<Locale,
 
 /// A number in a locale; `None` for `n/a`, empty cells and text.
 pub(super) fn number(cell: &str, locale: Locale) -> Option<f64> {
+    let cell = ungrouped(cell);
     let plain: String = match locale {
-        Locale::Point => cell.trim().replace(',', ""),
-        Locale::Comma => cell.trim().replace('.', "").replace(',', "."),
+        Locale::Point => cell.replace(',', ""),
+        Locale::Comma => cell.replace('.', "").replace(',', "."),
     };
     if !plain.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c)) {
         return None;
@@ -154,6 +164,8 @@ mod tests {
         for (cell, locale, value) in [
             ("4,963,609,951.19", Locale::Point, Some(4_963_609_951.19)),
             ("27.595.520", Locale::Comma, Some(27_595_520.0)),
+            ("4\u{202f}963\u{a0}609,5", Locale::Comma, Some(4_963_609.5)),
+            ("4'963'609.5", Locale::Point, Some(4_963_609.5)),
             ("65,77", Locale::Comma, Some(65.77)),
             ("4.0e-05", Locale::Point, Some(4e-5)),
             ("n/a", Locale::Point, None),

@@ -1,7 +1,8 @@
 //! Rows of an export: where the table starts among other output, which of its shapes it has, and its launches.
 
+use super::lines::{Layout, Record, is_header};
 use super::numbers::{Locale, factor, locale, number};
-use super::tables::raw_name;
+use super::tables::{raw_name, scaled_by_unit};
 use crate::sheet::SheetError;
 use std::collections::BTreeMap;
 
@@ -38,17 +39,12 @@ pub(super) struct Export {
     pub(super) problems: Vec<String>,
 }
 
-/// A record with the line it starts on.
-type Record = (usize, Vec<String>);
-
 /// Reads an export.
 pub(super) fn read(text: &str, origin: &str) -> Result<Export, SheetError> {
     let mut problems = Vec::new();
-    let mut records = records(text, &mut problems);
-    let header = records
-        .iter()
-        .position(|(_, r)| r.first().is_some_and(|f| f == "ID") && r.iter().any(|f| f == "Kernel Name"))
-        .ok_or_else(|| no_table(text, origin))?;
+    let layout = Layout::of(text).ok_or_else(|| no_table(text, origin))?;
+    let mut records = layout.records(text, &mut problems);
+    let header = records.iter().position(|(_, r)| is_header(r)).ok_or_else(|| no_table(text, origin))?;
     let (_, columns) = records.remove(header);
     let rows = records.split_off(header);
     // A second header (several exports in one file) repeats the first or cannot be read with it; ids start anew there.
@@ -75,47 +71,6 @@ fn no_table(text: &str, origin: &str) -> SheetError {
         ""
     };
     SheetError::new(origin, Some(at + 1), format!("{NEEDED}; the profiler failed: {}{remedy}", error.trim()))
-}
-
-/// Records of the lines that are CSV; the rest is output of the tool or the application.
-fn records(text: &str, problems: &mut Vec<String>) -> Vec<Record> {
-    /// A quoted field that runs on for longer than this is no field.
-    const LONGEST_FIELD: usize = 40;
-    let lines: Vec<&str> = text.lines().map(|l| l.trim_end_matches('\r')).collect();
-    let balanced = |s: &str| s.matches('"').count().is_multiple_of(2);
-    let mut found = Vec::new();
-    let mut index = 0;
-    while index < lines.len() {
-        let line = lines[index];
-        index += 1;
-        if line.starts_with("==WARNING==") || line.starts_with("==ERROR==") {
-            problems.push(format!("line {index}: {line}"));
-        }
-        if !line.starts_with('"') {
-            continue;
-        }
-        let start = index;
-        let mut record = line.to_owned();
-        let last = (index + LONGEST_FIELD).min(lines.len());
-        while !balanced(&record) && index < last {
-            record.push('\n');
-            record.push_str(lines[index]);
-            index += 1;
-        }
-        if !balanced(&record) {
-            problems.push(format!("line {start}: a quote is never closed; the line is left out"));
-            index = start;
-            continue;
-        }
-        let mut reader =
-            csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(record.as_bytes());
-        match reader.records().next() {
-            Some(Ok(fields)) => found.push((start, fields.iter().map(str::to_owned).collect())),
-            Some(Err(e)) => problems.push(format!("line {start}: {e}")),
-            None => {}
-        }
-    }
-    found
 }
 
 fn is_launch(record: &[String]) -> bool {
@@ -145,7 +100,7 @@ fn identity(columns: &[String], record: &[String]) -> Launch {
 fn add(
     launch: &mut Launch,
     name: &str,
-    unit: &str,
+    unit: Option<&str>,
     cell: &str,
     locale: Locale,
     line: usize,
@@ -157,6 +112,22 @@ fn add(
             problems.push(format!("line {line}: {why}"));
         }
     };
+    if is_masked(cell) {
+        left_out(format!("`{}` stands in place of {name}; the metric is left out", shortened(cell.trim())));
+        return;
+    }
+    // The profiler picks the unit of a time, a size and a rate for each table: without it the number may be anything.
+    if unit.is_none() && number(cell, locale).is_some() && scaled_by_unit(name) {
+        let why =
+            "no units are in the table, and times, bytes and rates cannot be read without: they are left out";
+        if !problems.iter().any(|p| p.contains(why)) {
+            problems.push(format!(
+                "line {line}: {why} ({name} is the first); export with --print-units base and keep the row of units"
+            ));
+        }
+        return;
+    }
+    let unit = unit.unwrap_or_default();
     let Some(value) = number(cell, locale) else {
         if is_damaged(cell, unit) {
             left_out(format!("`{}` of {name} is no number; the metric is left out", shortened(cell)));
@@ -175,6 +146,12 @@ fn add(
         }
         None => left_out(format!("unit `{unit}` of {name} is not known; the metric is left out")),
     }
+}
+
+/// What a spreadsheet prints of a number that its column is too narrow for, or that somebody took out.
+fn is_masked(cell: &str) -> bool {
+    let cell = cell.trim();
+    !cell.is_empty() && cell.chars().all(|c| "*#".contains(c))
 }
 
 /// Whether a cell that is no number should have been one: it begins like one, or has a unit. The rest is text (a device's
@@ -231,8 +208,8 @@ fn long(
             problems.push(format!("line {line}: the row of {label} ends before its value"));
             continue;
         }
-        let unit = unit.map_or("", field);
-        let raw = if label.contains("__") { Some(label) } else { raw_name(label, unit) };
+        let unit = unit.map(field);
+        let raw = if label.contains("__") { Some(label) } else { raw_name(label, unit.unwrap_or_default()) };
         match raw {
             Some(raw) => add(slot, raw, unit, field(value), locale, *line, problems),
             None => unknown += 1,
@@ -275,8 +252,9 @@ fn wide(
     if metrics.is_empty() {
         return Err(SheetError::new(origin, None, "the table has neither `Metric Name` nor metric columns"));
     }
-    // The row of units has no launch id.
-    let units = rows.iter().find(|(_, r)| !is_launch(r)).map(|(_, r)| r.clone()).unwrap_or_default();
+    // The row of units has no launch id, and nothing of a launch.
+    let units =
+        rows.iter().find(|(_, r)| r.len() == columns.len() && r.first().is_some_and(String::is_empty));
     let launches = || rows.iter().filter(|(_, r)| is_launch(r));
     let cells = launches().flat_map(|(_, r)| metrics.iter().filter_map(|i| r.get(*i)).map(String::as_str));
     let locale = locale(cells).map_err(|e| SheetError::new(origin, None, e))?;
@@ -287,7 +265,7 @@ fn wide(
         }
         let mut launch = identity(columns, record);
         for i in &metrics {
-            let unit = units.get(*i).map_or("", String::as_str);
+            let unit = units.map(|(_, units)| units[*i].as_str());
             let cell = record.get(*i).map_or("", String::as_str);
             add(&mut launch, &columns[*i], unit, cell, locale, *line, problems);
         }

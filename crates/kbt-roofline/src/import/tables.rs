@@ -7,6 +7,14 @@ pub(super) fn raw_name(label: &str, unit: &str) -> Option<&'static str> {
     LABELS.iter().find(|(l, p, _)| l.eq_ignore_ascii_case(label) && *p == percent).map(|(_, _, raw)| *raw)
 }
 
+/// Whether the profiler chooses a unit for the metric by its size (`us` or `ms`, `Kbyte` or `Gbyte`): times, sizes, rates a
+/// time. Percentages, ratios and counts have one unit always.
+pub(super) fn scaled_by_unit(raw: &str) -> bool {
+    let of_a_share = raw.contains("pct") || raw.ends_with(".ratio");
+    let kinds = ["byte", "time", "duration", "per_second", "shared_mem", "_size_"];
+    !of_a_share && kinds.iter().any(|k| raw.contains(k))
+}
+
 /// (label, whether its unit is percent, raw metric).
 const LABELS: &[(&str, bool, &str)] = &[
     ("Duration", false, "gpu__time_duration.sum"),

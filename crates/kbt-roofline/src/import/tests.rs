@@ -233,3 +233,78 @@ fn a_communication_library_s_kernel_is_communication() {
     assert!(nccl.contains("ncclDevKernel"));
     assert_eq!(inside(&nccl), Some(true));
 }
+
+/// The same export as a spreadsheet of another locale saves it: quotes only where a field needs them.
+fn respelt(text: &str, delimiter: char) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let mut reader =
+            csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(line.as_bytes());
+        let fields: Vec<String> = match reader.records().next() {
+            Some(Ok(fields)) if line.starts_with('"') => fields.iter().map(str::to_owned).collect(),
+            _ => vec![line.to_owned()],
+        };
+        let quote = |f: &String| {
+            let needs = f.contains([delimiter, '"']);
+            if needs { format!("\"{}\"", f.replace('"', "\"\"")) } else { f.clone() }
+        };
+        out += &fields.iter().map(quote).collect::<Vec<_>>().join(&delimiter.to_string());
+        out.push('\n');
+    }
+    out
+}
+
+#[test]
+fn semicolons_tabs_and_missing_quotes_change_nothing() {
+    let of = |text: &str| import(text.as_bytes(), "n.csv", None).unwrap();
+    let plain = of(&wide("\"13.1\",\"134.2\",\"43,600,000\",\"100.39\""));
+    assert!(plain.problems.is_empty(), "{:?}", plain.problems);
+    let european = wide("\"13,1\",\"134,2\",\"43.600.000\",\"100,39\"");
+    for text in [
+        respelt(&european, ';'),
+        respelt(&european, '\t'),
+        format!("app: 3;4\n3;4\n{}done; bye\n", respelt(&european, ';')),
+        european.replace("\",\"", "\";\""),
+    ] {
+        let got = of(&text);
+        assert_eq!(got.sheet, plain.sheet, "{text}");
+        assert!(got.problems.is_empty(), "{:?}", got.problems);
+    }
+    let long = format!(
+        "{HEAD},\"Section Name\",\"Metric Name\",\"Metric Unit\",\"Metric Value\"\n\
+         {WHO},\"s\",\"gpu__time_duration.sum\",\"us\",\"13,1\"\n"
+    );
+    assert_eq!(of(&respelt(&long, ';')).sheet.timing.unwrap().median_us, Some(13.1));
+}
+
+#[test]
+fn without_units_times_and_bytes_are_left_out_and_said_and_shares_stay() {
+    let whole = wide("\"13.1\",\"134.2\",\"43,600,000\",\"100.39\"");
+    let trimmed: String =
+        whole.lines().filter(|l| !l.starts_with("\"\"")).map(|l| format!("{l}\n")).collect();
+    let import = import(trimmed.as_bytes(), "n.csv", None).unwrap();
+    assert!(import.sheet.timing.is_none());
+    let metrics = import.sheet.profiler.unwrap().metrics.unwrap();
+    assert_eq!(metrics.into_iter().collect::<Vec<_>>(), [("lts__t_sector_hit_rate.pct".to_owned(), 100.39)]);
+    let said = import.problems.iter().filter(|p| p.contains("no units are in the table")).count();
+    assert_eq!(said, 1, "{:?}", import.problems);
+    assert!(
+        import
+            .problems
+            .iter()
+            .any(|p| p.contains("gpu__time_duration.sum") && p.contains("--print-units base"))
+    );
+}
+
+#[test]
+fn a_masked_value_is_named_and_never_a_number() {
+    let import = import(wide("\"13.1\",\"****\",\"########\",\"100.39\"").as_bytes(), "n.csv", None).unwrap();
+    for said in [
+        "`****` stands in place of dram__bytes_op_read.sum",
+        "`########` stands in place of dram__bytes_op_write.sum",
+    ] {
+        assert!(import.problems.iter().any(|p| p.contains(said)), "{:?}", import.problems);
+    }
+    let metrics = import.sheet.profiler.unwrap().metrics.unwrap();
+    assert_eq!(metrics.keys().collect::<Vec<_>>(), ["gpu__time_duration.sum", "lts__t_sector_hit_rate.pct"]);
+}

@@ -17,8 +17,11 @@ macro_rules! signals {
 
         impl Signal {
             /// Every signal.
-            #[cfg(test)]
             pub(crate) const ALL: &[Self] = &[$(Self::$variant,)*];
+            /// The signal of a name in an outcome.
+            pub(crate) fn named(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|s| s.name() == name)
+            }
             /// Its name in outcomes.
             pub(crate) const fn name(self) -> &'static str { match self { $(Self::$variant => $name,)* } }
             /// What it is.

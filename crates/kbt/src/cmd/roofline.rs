@@ -7,7 +7,7 @@ mod plot;
 use crate::output::{Failure, Outcome, emit, read_input};
 use kbt_device::{DeviceChoice, DeviceProfile, embedded_profile, embedded_profiles};
 use kbt_roofline::outcome::Status;
-use kbt_roofline::{Ceilings, ExperimentResult, FactSheet, import, model_part, part, parts, triage};
+use kbt_roofline::{Ceilings, ExperimentResult, FactSheet, import, model_part, nearest, part, parts, triage};
 use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
@@ -136,7 +136,7 @@ fn run_triage(facts: &Path, device: &str, results: &[PathBuf], run: Option<&Path
         if let Some(other) = ladder::another_kernel(run, &sheet) {
             crate::output::tell!("kbt: {}: {other}", run.display());
         }
-        outcome = outcome.with_ladder(&ladder::verdicts(run)?);
+        outcome = outcome.with_roles(&ladder::roles(run)?).with_ladder(&ladder::verdicts(run)?);
     }
     let rendered = match format {
         Shape::Text => outcome.render_text(),
@@ -178,7 +178,10 @@ fn ceilings_profile(device: &str) -> Result<Option<DeviceProfile>, Failure> {
     }
     let choice: DeviceChoice = device.parse().map_err(|e| {
         let names: Vec<&str> = parts().iter().map(|p| p.name.as_str()).collect();
-        Failure::input(format!("{e}; or one of the parts {}", names.join(", ")))
+        let known = parts().iter().flat_map(|p| p.aliases.iter().chain([&p.name]));
+        let meant = nearest(device, known.map(String::as_str))
+            .map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
+        Failure::input(format!("{e}; or one of the parts {}{meant}", names.join(", ")))
     })?;
     match choice {
         // Recordings name the device they were made on; bare compile targets do not.

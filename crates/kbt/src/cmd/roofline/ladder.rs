@@ -1,7 +1,7 @@
 //! The verdicts of a run's finished steps, as a triage takes them.
 
 use crate::output::Failure;
-use kbt_evidence::Verdict;
+use kbt_evidence::{Figure, Verdict};
 use kbt_roofline::FactSheet;
 use std::path::Path;
 
@@ -9,6 +9,15 @@ use std::path::Path;
 pub(super) fn verdicts(run: &Path) -> Result<Vec<Verdict>, Failure> {
     let mut all = kbt_report::verdicts(run)?;
     for figure in all.iter_mut().flat_map(|v| &mut v.evidence).flat_map(|e| &mut e.figures) {
+        figure.provenance = figure.provenance.clone().read_back();
+    }
+    Ok(all)
+}
+
+/// How busy the traced roles of the run are.
+pub(super) fn roles(run: &Path) -> Result<Vec<Figure>, Failure> {
+    let mut all = kbt_report::traced_roles(run)?;
+    for figure in &mut all {
         figure.provenance = figure.provenance.clone().read_back();
     }
     Ok(all)
