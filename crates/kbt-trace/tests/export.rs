@@ -319,3 +319,35 @@ fn records_without_a_partner_are_in_no_file_and_counted() {
     assert_eq!(expected.problems().list().len(), 2);
     assert_eq!(write_chrome(source(trace()).as_mut(), &mut sink).unwrap().left_out, LeftOut::default());
 }
+
+#[test]
+fn spans_too_short_for_their_names_have_a_number_and_a_key() {
+    let mut outcome = outcome(&with_ring());
+    let rows = outcome.timeline.iter_mut().flat_map(|t| &mut t.rows);
+    for span in rows.flat_map(|r| &mut r.spans).filter(|s| s.label == "chunk" || s.label == "P_full") {
+        span.end_cycles = span.start_cycles + 1.0;
+    }
+    let drawing = svg(&outcome).unwrap();
+    let texts: Vec<_> = drawing.split("<text ").skip(1).filter_map(|t| t.split(['<', '>']).nth(1)).collect();
+    assert!(texts.contains(&"over the rows: 1 chunk, 2 wait P_full"), "{texts:?}");
+    let over = |number: &str| drawing.matches(&format!("class=\"k c\">{number}<")).count();
+    let timeline = outcome.timeline.as_ref().unwrap();
+    let spans = |name: &str| timeline.rows.iter().flat_map(|r| &r.spans).filter(|s| s.label == name).count();
+    assert_eq!((over("1"), over("2")), (spans("chunk"), spans("P_full")));
+    assert!(!texts.contains(&"chunk") && texts.contains(&"P_empty"), "{texts:?}");
+}
+
+#[test]
+fn a_role_is_drawn_as_busy_only_while_it_recorded() {
+    let mut rings = filled_and_freed(0, 30);
+    // P·V hangs in the middle of the steps drawn.
+    rings[1].records.truncate(14 * 5 + 2);
+    rings[1].header.closed = 0;
+    let outcome = outcome(&file(&info(Level::Coarse), 1024, &rings));
+    let timeline = outcome.timeline.as_ref().unwrap();
+    let rows: Vec<_> =
+        timeline.rows.iter().map(|r| (r.role.as_str(), r.start_cycles, r.end_cycles)).collect();
+    // Its last record is the end of the wait of step 14, at 15520; the drawing starts with step 13, at 13500.
+    assert_eq!(rows, [("Softmax", None, None), ("PV", None, Some(2020.0))]);
+    assert!(svg(&outcome).unwrap().contains("width=\"653.1\" height=\"36.0\" class=\"b\"><title>PV<"));
+}

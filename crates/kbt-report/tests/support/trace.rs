@@ -118,6 +118,8 @@ fn timeline() -> Timeline {
     };
     let row = |role: &str, spans: &dyn Fn(f64) -> Vec<TimelineSpan>| TimelineRow {
         role: role.into(),
+        start_cycles: None,
+        end_cycles: None,
         spans: (0..4).flat_map(|i| spans(f64::from(i) * STEP)).collect(),
     };
     let (wait, event) = (SpanKind::Wait, SpanKind::Event);

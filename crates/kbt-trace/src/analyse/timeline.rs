@@ -106,7 +106,17 @@ fn row(
         end_cycles: scale(found.end.min(window.1)),
         depth: found.depth,
     };
-    TimelineRow { role: info.role_name(lane.role), spans: spans.iter().map(span).collect() }
+    let first = lane.events.first().map_or(window.1, |e| e.at);
+    let last = lane.events.last().map_or(window.0, |e| e.at);
+    // What a role did before its oldest record, or after its newest without a close(), is not known.
+    let from = lane.opened.filter(|_| lane.starts_whole()).unwrap_or(first).min(first);
+    let to = lane.closed.filter(|_| lane.ends_whole()).unwrap_or(last).max(last);
+    TimelineRow {
+        role: info.role_name(lane.role),
+        start_cycles: (from > window.0).then(|| scale(from.min(window.1))),
+        end_cycles: (to < window.1).then(|| scale(to.max(window.0))),
+        spans: spans.iter().map(span).collect(),
+    }
 }
 
 /// How full a ring is within the window.

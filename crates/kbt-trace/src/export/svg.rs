@@ -1,8 +1,12 @@
 //! A few steps of one CTA as an SVG drawing that also reads in black and white: a row a role, waits hatched, events
 //! grey, lines from an arrival to the wait that it ended, and a curve for each ring of buffers.
 
+mod letters;
+
 use crate::outcome::{Absolute, SpanKind, Timeline, TimelineRing, TimelineRow, TimelineSpan, TraceOutcome};
-use crate::{Problem, TraceError, spelt};
+use crate::{Problem, TraceError};
+use letters::{LETTER, escaped, fit, tick, width, wrapped};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Width of the drawing in pixels: a landscape page.
@@ -15,8 +19,6 @@ const ROW: f64 = 64.0;
 const BAR: f64 = 36.0;
 const RING: f64 = 46.0;
 const CURVE: f64 = 30.0;
-/// Size of letters.
-const LETTER: f64 = 12.0;
 /// How far the name of a short wait may run on below its neighbours.
 const BELOW: f64 = 120.0;
 /// A name of fewer letters than these says too little.
@@ -28,7 +30,7 @@ const STYLE: &str = "text{font-family:Helvetica,Arial,sans-serif;font-size:12px;
 .h{font-size:16px;font-weight:bold}.m{fill:#555}.e{text-anchor:end}.c{text-anchor:middle}\
 .g{stroke:#ccc;stroke-width:1}.b{fill:#fff;stroke:#111;stroke-width:1}\
 .v{stroke:#333;stroke-width:1}.w{fill:url(#hatch);stroke:#111;stroke-width:1}\
-.n{fill:#333;stroke:#fff;stroke-width:3px;paint-order:stroke}\
+.n{fill:#333;stroke:#fff;stroke-width:3px;paint-order:stroke}.k{font-size:10px}\
 .a{stroke:#111;stroke-width:1;fill:none}.o{stroke:#111;stroke-width:2;fill:none}";
 
 /// The drawing of the outcome's timeline, as a whole file.
@@ -43,10 +45,9 @@ pub fn svg(outcome: &TraceOutcome) -> Result<String, TraceError> {
     })?;
     let bottom = TOP + timeline.rows.len() as f64 * ROW;
     let axis = bottom + timeline.rings.len() as f64 * RING;
-    let notes = notes(outcome);
-    let mut drawing = Drawing { out: String::new(), timeline, end: axis };
+    let mut drawing = Drawing { out: String::new(), timeline, end: axis, numbered: Vec::new() };
     // Writing to a string does not fail.
-    let _ = drawing.all(outcome, bottom, &notes, axis + 60.0 + notes.len() as f64 * 16.0);
+    let _ = drawing.all(outcome, bottom);
     Ok(drawing.out)
 }
 
@@ -69,32 +70,18 @@ struct Drawing<'a> {
     timeline: &'a Timeline,
     /// Where the time axis lies.
     end: f64,
+    /// Spans that have a number in place of their name, for want of room.
+    numbered: Vec<(SpanKind, &'a str)>,
 }
 
-impl Drawing<'_> {
+impl<'a> Drawing<'a> {
     fn x(&self, cycles: f64) -> f64 {
         let length = self.timeline.length_cycles.max(1.0);
         LEFT + (WIDTH - LEFT - RIGHT) * (cycles / length).clamp(0.0, 1.0)
     }
 
-    fn all(
-        &mut self,
-        outcome: &TraceOutcome,
-        bottom: f64,
-        notes: &[String],
-        height: f64,
-    ) -> std::fmt::Result {
+    fn all(&mut self, outcome: &TraceOutcome, bottom: f64) -> std::fmt::Result {
         let t = self.timeline;
-        write!(
-            self.out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} \
-             {height}\"><style>{STYLE}</style><defs><pattern id=\"hatch\" width=\"6\" height=\"6\" \
-             patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" \
-             fill=\"#fff\"/><line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"6\" stroke=\"#111\" stroke-width=\"2\"/></pattern>\
-             <marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" \
-             orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#111\"/></marker></defs>\
-             <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>"
-        )?;
         let title = format!("{} of {} in CTA {}", steps(t.steps), t.role, t.cta);
         self.text(20.0, 28.0, "h", &fit(&title, (WIDTH - 40.0) * 0.7))?;
         self.text(20.0, 48.0, "m", &fit(&outcome.headline(), WIDTH - 40.0))?;
@@ -110,10 +97,24 @@ impl Drawing<'_> {
         for (index, ring) in t.rings.iter().enumerate() {
             self.ring(ring, bottom + index as f64 * RING)?;
         }
+        let notes = [self.key(), self::notes(outcome)].concat();
+        let notes: Vec<_> = notes.iter().flat_map(|note| wrapped(note, WIDTH - 40.0)).collect();
         for (index, note) in notes.iter().enumerate() {
             self.text(20.0, self.end + 56.0 + index as f64 * 16.0, "m", &fit(note, WIDTH - 40.0))?;
         }
+        let head = head(self.end + 60.0 + notes.len() as f64 * 16.0);
+        self.out.insert_str(0, &head);
         self.out.write_str("</svg>\n")
+    }
+
+    /// What the numbers over the rows stand for.
+    fn key(&self) -> Vec<String> {
+        let entry = |(index, (kind, name)): (usize, &(SpanKind, &str))| {
+            let what = if *kind == SpanKind::Wait { "wait " } else { "" };
+            format!("{} {what}{name}", index + 1)
+        };
+        let entries: Vec<_> = self.numbered.iter().enumerate().map(entry).collect();
+        if entries.is_empty() { Vec::new() } else { vec![format!("over the rows: {}", entries.join(", "))] }
     }
 
     fn text(&mut self, x: f64, y: f64, class: &str, text: &str) -> std::fmt::Result {
@@ -169,7 +170,9 @@ impl Drawing<'_> {
 
     fn row(&mut self, row: &TimelineRow, y: f64) -> std::fmt::Result {
         self.text(LEFT - 10.0, y + BAR / 2.0 + 4.0, "e", &fit(&row.role, LEFT - 24.0))?;
-        self.rect((LEFT, y), (WIDTH - LEFT - RIGHT, BAR), "class=\"b\"", &row.role)?;
+        let from = self.x(row.start_cycles.unwrap_or(0.0));
+        let to = self.x(row.end_cycles.unwrap_or(self.timeline.length_cycles));
+        self.rect((from, y), (to - from, BAR), "class=\"b\"", &row.role)?;
         let of = |kind| row.spans.iter().filter(move |s: &&TimelineSpan| s.kind == kind);
         for span in of(SpanKind::Event) {
             let inset = 3.0 * f64::from(span.depth.min(4));
@@ -185,22 +188,19 @@ impl Drawing<'_> {
         Ok(())
     }
 
-    /// Names of events in their bars, cut where the bar is short or a wait begins in it; of waits below the row, cut at
-    /// the edge of the drawing, and left out where another stands.
-    fn names(&mut self, row: &TimelineRow, y: f64) -> std::fmt::Result {
+    /// Names of events in their bars, cut where the bar is short or covered; of waits below the row, cut at
+    /// the edge of the drawing, and left out where another stands. What finds no room anywhere in the row has a number
+    /// over it.
+    fn names(&mut self, row: &'a TimelineRow, y: f64) -> std::fmt::Result {
         let mut free = LEFT;
+        let mut named: BTreeSet<(bool, &str)> = BTreeSet::new();
+        let is = |span: &'a TimelineSpan| (span.kind == SpanKind::Wait, span.label.as_str());
         for span in &row.spans {
             let (from, to) = (self.x(span.start_cycles), self.x(span.end_cycles));
-            match span.kind {
+            let drawn = match span.kind {
                 SpanKind::Event if to - from >= 2.0 * LETTER => {
-                    let inside = |s: &&TimelineSpan| {
-                        (s.kind == SpanKind::Wait || s.depth > span.depth)
-                            && s.end_cycles > span.start_cycles
-                            && s.start_cycles < span.end_cycles
-                    };
-                    let covers = row.spans.iter().filter(inside).map(|s| self.x(s.start_cycles));
-                    let end = covers.fold(to, f64::min);
-                    self.name(from + 4.0, y + BAR / 2.0 + 4.0, "", &span.label, end - from - 6.0)?;
+                    let (at, end) = self.widest_gap(row, span);
+                    self.name(at + 4.0, y + BAR / 2.0 + 4.0, "", &span.label, end - at - 6.0)?
                 }
                 // Below the begin of the wait, or further right below the wait itself.
                 SpanKind::Wait if to - from >= 2.0 => {
@@ -208,11 +208,52 @@ impl Drawing<'_> {
                     let room = if x == from { (to - x).max(BELOW).min(WIDTH - 4.0 - x) } else { to - x };
                     let drawn = self.name(x, y + BAR + 13.0, "n", &span.label, room)?;
                     free = if drawn > 0.0 { x + drawn + 6.0 } else { free };
+                    drawn
                 }
-                _ => {}
+                _ => 0.0,
+            };
+            if drawn > 0.0 {
+                named.insert(is(span));
+            }
+        }
+        let mut free = 0.0;
+        for span in row.spans.iter().filter(|span| !named.contains(&is(span))) {
+            let known = self.numbered.iter().position(|n| *n == (span.kind, span.label.as_str()));
+            let number = known.unwrap_or(self.numbered.len());
+            let x = f64::midpoint(self.x(span.start_cycles), self.x(span.end_cycles));
+            let text = (number + 1).to_string();
+            let half = width(&text) / 2.0;
+            let x = if x < free + half && free + half - x < LETTER { free + half } else { x };
+            if x - half >= free {
+                if known.is_none() {
+                    self.numbered.push((span.kind, &span.label));
+                }
+                self.text(x, y - 2.0, "k c", &text)?;
+                free = x + half + 2.0;
             }
         }
         Ok(())
+    }
+
+    /// Of an event's bar, the widest part that nothing else covers; of equals the first.
+    fn widest_gap(&self, row: &TimelineRow, span: &TimelineSpan) -> (f64, f64) {
+        let (mut at, end) = (self.x(span.start_cycles), self.x(span.end_cycles));
+        let covers = |s: &&TimelineSpan| s.kind == SpanKind::Wait || s.depth > span.depth;
+        let mut widest = (at, at);
+        let mut gap = |from: f64, to: f64| {
+            if to - from > widest.1 - widest.0 {
+                widest = (from, to);
+            }
+        };
+        for cover in row.spans.iter().filter(covers) {
+            let (from, to) = (self.x(cover.start_cycles), self.x(cover.end_cycles));
+            if to > at && from < end {
+                gap(at, from.max(at));
+                at = to;
+            }
+        }
+        gap(at, end.max(at));
+        widest
     }
 
     /// A name in so much room, and what it took of it: nothing where too few of its letters fit.
@@ -271,6 +312,19 @@ impl Drawing<'_> {
     }
 }
 
+/// The file's beginning: the drawing's size and its looks.
+fn head(height: f64) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} \
+         {height}\"><style>{STYLE}</style><defs><pattern id=\"hatch\" width=\"6\" height=\"6\" \
+         patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" \
+         fill=\"#fff\"/><line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"6\" stroke=\"#111\" stroke-width=\"2\"/></pattern>\
+         <marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" \
+         orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#111\"/></marker></defs>\
+         <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>"
+    )
+}
+
 fn steps(n: u64) -> String {
     if n == 1 { "1 step".into() } else { format!("{n} steps") }
 }
@@ -285,80 +339,4 @@ fn said(span: &TimelineSpan) -> String {
         span.end_cycles,
         span.end_cycles - span.start_cycles
     )
-}
-
-/// The next of 1, 2 and 5 times a power of ten; at least one cycle.
-fn tick(least: f64) -> f64 {
-    let mut power = 1.0;
-    loop {
-        for step in [1.0, 2.0, 5.0] {
-            if step * power >= least || power > 1e15 {
-                return step * power;
-            }
-        }
-        power *= 10.0;
-    }
-}
-
-/// How wide a text is in pixels, or a little less than this: the viewer's letters are its own. Widths of groups of
-/// letters in Helvetica; ideographs and pictures are square.
-fn width(text: &str) -> f64 {
-    let of = |c: char| match c {
-        'i' | 'j' | 'l' | 'I' | 'f' | 't' | 'r' | ' ' | '.' | ',' | ':' | ';' | '(' | ')' | '/' | '|'
-        | '\'' => 0.31,
-        'm' | 'w' | 'M' | 'W' | '%' | '@' => 0.95,
-        'A'..='Z' | '&' => 0.7,
-        '\u{0}'..='\u{7f}' => 0.58,
-        '\u{300}'..='\u{36f}' | '\u{200b}'..='\u{200f}' | '\u{fe00}'..='\u{fe0f}' => 0.0,
-        '\u{80}'..='\u{10ff}' => 0.74,
-        _ => 1.1,
-    };
-    text.chars().map(of).sum::<f64>() * LETTER
-}
-
-/// As much of a text as fits into so many pixels.
-fn fit(text: &str, room: f64) -> String {
-    let text = &*spelt(text);
-    if width(text) <= room {
-        return text.to_owned();
-    }
-    let mut kept = String::new();
-    for c in text.chars() {
-        kept.push(c);
-        if width(&kept) + width("…") > room {
-            kept.pop();
-            kept.push('…');
-            break;
-        }
-    }
-    if width(&kept) <= room { kept } else { String::new() }
-}
-
-/// As text of XML, which has no control characters: they are spelt out, as everywhere.
-fn escaped(text: &str) -> String {
-    let mut out = String::new();
-    for c in spelt(text).chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\u{fffe}' | '\u{ffff}' => out.push(' '),
-            c => out.push(c),
-        }
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ticks_are_round_and_names_are_cut_and_escaped() {
-        assert_eq!([0.3, 3.0, 40.0, 60.0].map(tick), [1.0, 5.0, 50.0, 100.0]);
-        assert_eq!((fit("Softmax", 50.0), fit("Softmax0", 50.0)), ("Softmax".into(), "Softm…".into()));
-        assert_eq!((fit("日本語", 30.0), fit("日本語", 8.0)), ("日…".into(), String::new()));
-        assert_eq!(escaped("a<b>&\"\u{1}c\n"), "a&lt;b&gt;&amp;&quot;\\u{1}c\\n");
-    }
 }

@@ -33,6 +33,12 @@ pub struct TimelineSpan {
 pub struct TimelineRow {
     /// The role.
     pub role: String,
+    /// When its records begin, where that lies in the timeline: before it nothing is known of the role.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_cycles: Option<f64>,
+    /// When its records end, where that lies in the timeline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_cycles: Option<f64>,
     /// Its spans, by begin.
     pub spans: Vec<TimelineSpan>,
 }
