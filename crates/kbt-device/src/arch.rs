@@ -20,6 +20,14 @@ pub struct ArchError(String);
 
 impl fmt::Display for ArchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(rest) = self.0.strip_prefix("compute_") {
+            return write!(
+                f,
+                "`{0}` is a virtual architecture, for which there is no machine code; expected a compile target, for \
+                 example sm_{rest}",
+                self.0
+            );
+        }
         write!(f, "`{}` is no compile target; expected sm_NN, sm_NNa or sm_NNf, for example sm_90a", self.0)
     }
 }
@@ -61,7 +69,7 @@ impl FromStr for Arch {
 
     fn from_str(text: &str) -> Result<Self, ArchError> {
         let error = || ArchError(text.to_owned());
-        let rest = text.strip_prefix("sm_").or_else(|| text.strip_prefix("compute_")).ok_or_else(error)?;
+        let rest = text.strip_prefix("sm_").ok_or_else(error)?;
         let (digits, suffix) = match rest.chars().last() {
             Some(c @ ('a' | 'f')) => (&rest[..rest.len() - 1], Some(c)),
             _ => (rest, None),
@@ -97,9 +105,11 @@ mod tests {
         for text in ["sm_75", "sm_90a", "sm_103a", "sm_100f", "sm_121"] {
             assert_eq!(text.parse::<Arch>().unwrap().to_string(), text);
         }
-        for text in ["", "90a", "sm_", "sm_9", "sm_90b", "sm_9000", "sm_+90", "sm_09"] {
+        for text in ["", "90a", "sm_", "sm_9", "sm_90b", "sm_9000", "sm_+90", "sm_09", "compute_90"] {
             assert!(text.parse::<Arch>().is_err(), "{text}");
         }
+        let told = "compute_90a".parse::<Arch>().unwrap_err().to_string();
+        assert!(told.contains("virtual architecture") && told.ends_with("for example sm_90a"), "{told}");
         assert_eq!((Arch::SM_103A.major(), Arch::SM_103A.minor()), (10, 3));
     }
 }

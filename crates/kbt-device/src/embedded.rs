@@ -75,6 +75,15 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_cut_off_is_told_with_its_line_and_what_is_expected_there() {
+        let text = embedded_profile("sm_90a").unwrap().unwrap().to_yaml().unwrap();
+        let end = text.match_indices("    kind: mined").nth(3).unwrap().0 + "    kind".len();
+        let error = DeviceProfile::from_yaml(&text[..end], "p.yaml").unwrap_err().to_string();
+        let says = "expected a provenance: `kind`, `by` at line";
+        assert!(error.starts_with("p.yaml: rates[") && error.contains(says), "{error}");
+    }
+
+    #[test]
     fn a_rate_that_is_no_positive_number_is_refused_with_file_and_row() {
         let profile = embedded_profile("sm_90a").unwrap().unwrap();
         for wrong in [f64::NAN, 0.0, -16.0, f64::INFINITY] {

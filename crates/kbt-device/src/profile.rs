@@ -278,7 +278,8 @@ impl DeviceProfile {
     /// Reads a profile from YAML; `origin` names the file in errors.
     pub fn from_yaml(text: &str, origin: &str) -> Result<Self, ProfileError> {
         let error = |message: String| ProfileError { origin: origin.to_owned(), message };
-        let profile: Self = serde_yaml::from_str(text).map_err(|e| error(e.to_string()))?;
+        let profile: Self = serde_yaml::from_str(text)
+            .map_err(|e| error(e.to_string().replace("struct Raw", "a provenance: `kind`, `by`")))?;
         if profile.schema != SCHEMA {
             return Err(error(format!("schema `{}` is not `{SCHEMA}`", profile.schema)));
         }
