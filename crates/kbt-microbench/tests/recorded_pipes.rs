@@ -52,3 +52,23 @@ fn instructions_that_share_a_pipe_by_the_counters_share_a_resource() {
     assert_ne!(of("lop3.b32"), of("mad.lo.s32"));
     assert_ne!(of("lop3.b32"), of("ex2.approx.ftz.f32"));
 }
+
+#[test]
+fn what_companions_do_is_no_use_of_the_instruction_that_needs_them() {
+    let (_, outcome) = recorded();
+    let row = |name: &str| outcome.instructions.iter().find(|r| r.instruction == name).unwrap();
+    // A uniform shift reads the special register first, and that read is what keeps its own resource busy.
+    let (shift, read) = (row("shf.uniform"), row("read.clock_hi.uniform"));
+    assert!(shift.companions.contains(&"S2UR".to_owned()), "{shift:?}");
+    let left = shift.usage.iter().filter(|u| read.bottleneck.contains(&u.resource));
+    assert!(left.clone().count() > 0 && left.clone().all(|u| u.least_cycles == 0.0), "{shift:?}");
+    // All that the uniform datapath does is in such company: its unit is known between the net and the whole.
+    let uniform = outcome.resources.iter().find(|r| r.members.contains(&shift.instruction)).unwrap();
+    let most = uniform.most_unit_cycles.unwrap();
+    assert!(uniform.unit_cycles < 2.0 && most > 2.0 && most < 2.2, "{uniform:?}");
+    let text = outcome.render_text();
+    assert!(text.contains("no member is ever without companions"), "{text}");
+    assert!(!text.lines().any(|l| l.starts_with("  shf.uniform (without")), "{text}");
+    let alu = outcome.resources.iter().find(|r| r.members.iter().any(|m| m == "lop3.b32")).unwrap();
+    assert_eq!(alu.most_unit_cycles, None);
+}

@@ -21,7 +21,7 @@ pub fn infer(mixes: &Mixes) -> PipesOutcome {
     let names: Vec<String> = (1..=classes.representatives.len()).map(|r| format!("r{r}")).collect();
     let units = units(mixes, &classes);
     let instructions: Vec<InstructionRow> = (0..mixes.solos.len())
-        .map(|i| row(&mixes.solos[i], i, &classes, &opcodes, (&names, &units)))
+        .map(|i| row(&mixes.solos[i], i, &classes, &opcodes, (&names, &units), mixes))
         .collect();
     let resources = resources(mixes, &classes, &instructions, &names);
     let instructions = with_units(instructions, &resources);
@@ -92,8 +92,17 @@ fn row(
     classes: &Classes,
     opcodes: &Opcodes,
     (names, units): (&[String], &[f64]),
+    mixes: &Mixes,
 ) -> InstructionRow {
     let net = opcodes.net(i);
+    // What a companion with this bottleneck leaves over may be the companion's own, in this company.
+    let less_sure = |u: Use| {
+        let taken = mixes.solos.iter().zip(&classes.of).any(|(other, of)| {
+            let companion = |o: &String| solo.opcodes.contains_key(o) && !solo.targets.contains(o);
+            other.targets.iter().any(companion) && of.iter().any(|&r| names[r] == u.resource)
+        });
+        if taken { Use { least_cycles: 0.0, ..u } } else { u }
+    };
     let usage: Vec<Use> = net
         .iter()
         .zip(names)
@@ -123,6 +132,8 @@ fn row(
             sure.max_by(|a, b| a.least_cycles.total_cmp(&b.least_cycles)).map(|u| u.resource.clone()),
         );
     }
+    let usage =
+        usage.into_iter().map(|u| if bottleneck.contains(&u.resource) { u } else { less_sure(u) }).collect();
     InstructionRow {
         instruction: solo.instruction.clone(),
         opcode: solo.targets.join("+"),
@@ -145,7 +156,11 @@ fn resources(mixes: &Mixes, classes: &Classes, rows: &[InstructionRow], names: &
         let unit = if unit.is_finite() { unit } else { mixes.solos[representative].measured_cycles };
         // A measured cycle count within the error of a whole or half one is that.
         let unit = snapped(unit).unwrap_or(unit);
+        let whole = members.iter().map(|m| m.cycles).fold(f64::INFINITY, f64::min);
         Resource {
+            most_unit_cycles: Some(whole)
+                .filter(|w| !any && w.is_finite() && *w > unit * (1.0 + SAME))
+                .map(|w| round(w, 1000.0)),
             name: name.clone(),
             representative: mixes.solos[representative].instruction.clone(),
             unit_cycles: round(unit, 1000.0),

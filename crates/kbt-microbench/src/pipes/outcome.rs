@@ -60,6 +60,10 @@ pub struct Resource {
     pub unit_cycles: f64,
     /// Lanes a clock and SM of an instruction of one unit.
     pub lanes_per_clk_sm: f64,
+    /// Where every member issues others beside it: cycles of the cheapest with them, so that a unit is at most that. In
+    /// `unit_cycles` they are taken off, with the errors that theirs have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_unit_cycles: Option<f64>,
     /// Those whose bottleneck it is, net of what feeds their result back.
     pub members: Vec<String>,
 }
@@ -78,7 +82,8 @@ pub struct InstructionRow {
     pub cycles: f64,
     /// The resources that are its bottleneck, net of the companions; empty where that cannot be told.
     pub bottleneck: Vec<String>,
-    /// Cycles it occupies each resource it was tested against, net of the companions.
+    /// Cycles it occupies each resource it was tested against, net of the companions. Where a companion's bottleneck is
+    /// the resource, what is left after taking it off may be nothing.
     pub usage: Vec<Use>,
 }
 
@@ -177,11 +182,7 @@ impl PipesOutcome {
     pub fn render_text(&self) -> String {
         let mut out = format!("{}\n\n", self.headline());
         for r in &self.resources {
-            let _ = writeln!(
-                out,
-                "{:<4} {:>6.1} lanes/clk/SM a unit of {:.2} cycles",
-                r.name, r.lanes_per_clk_sm, r.unit_cycles
-            );
+            let _ = writeln!(out, "{}", head(r));
             for member in &r.members {
                 let row = self.row(member);
                 let units = row
@@ -193,7 +194,11 @@ impl PipesOutcome {
         }
         let beside: Vec<String> = self.instructions.iter().filter_map(beside).collect();
         if !beside.is_empty() {
-            let _ = writeln!(out, "\nuses beside the bottleneck:\n{}", beside.join("\n"));
+            let _ = writeln!(
+                out,
+                "\nuses of other resources than its bottleneck, cycles an instruction, its companions' taken off:\n{}",
+                beside.join("\n")
+            );
         }
         if !self.unidentifiable.is_empty() {
             let _ = writeln!(out, "\nnot to be told from throughput:");
@@ -229,17 +234,41 @@ fn grouped<'a>(rows: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<(&'a str, 
     groups
 }
 
+/// Less an operation than this, in cycles, is within the errors of what it is the difference of.
+const SURELY: f64 = 0.1;
+
+/// The line of a resource.
+fn head(r: &Resource) -> String {
+    match r.most_unit_cycles {
+        Some(most) => format!(
+            "{:<4} {:>6.1} to {:.1} lanes/clk/SM a unit of {:.2} to {most:.2} cycles: no member is ever without companions",
+            r.name,
+            LANES / most,
+            r.lanes_per_clk_sm,
+            r.unit_cycles
+        ),
+        None => format!(
+            "{:<4} {:>6.1} lanes/clk/SM a unit of {:.2} cycles",
+            r.name, r.lanes_per_clk_sm, r.unit_cycles
+        ),
+    }
+}
+
 /// A line on what an instruction uses beside its bottleneck, where it surely uses something.
 fn beside(row: &InstructionRow) -> Option<String> {
     let uses: Vec<String> = row
         .usage
         .iter()
-        .filter(|u| !row.bottleneck.contains(&u.resource) && u.least_cycles > 0.0)
+        .filter(|u| !row.bottleneck.contains(&u.resource) && u.least_cycles >= SURELY)
         .map(|u| {
             let range =
                 if u.most_cycles > u.least_cycles { format!(" to {}", u.most_cycles) } else { String::new() };
             format!("{}{range} cycles of {}", u.least_cycles, u.resource)
         })
         .collect();
-    (!uses.is_empty()).then(|| format!("  {}: {}", row.instruction, uses.join(", ")))
+    let without = match &row.companions[..] {
+        [] => String::new(),
+        some => format!(" (without its {})", some.join(", ")),
+    };
+    (!uses.is_empty()).then(|| format!("  {}{without}: {}", row.instruction, uses.join(", ")))
 }
