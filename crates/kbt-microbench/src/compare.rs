@@ -1,6 +1,6 @@
 //! What two profiles say differently.
 
-use kbt_device::{DeviceProfile, Lowering, RateRow};
+use kbt_device::{Arch, DeviceProfile, Lowering, RateRow};
 use kbt_evidence::{Figure, Provenance, Unit};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -30,6 +30,8 @@ pub struct Comparison {
 pub struct Side {
     /// Its name.
     pub profile: String,
+    /// Its compile target.
+    pub arch: Arch,
     /// How it is known: device, driver or compiler.
     pub provenance: Provenance,
 }
@@ -71,7 +73,8 @@ pub enum ChangeKind {
 /// Compares two profiles.
 #[must_use]
 pub fn compare(a: &DeviceProfile, b: &DeviceProfile) -> Comparison {
-    let side = |p: &DeviceProfile| Side { profile: p.name.clone(), provenance: p.provenance.clone() };
+    let side =
+        |p: &DeviceProfile| Side { profile: p.name.clone(), arch: p.arch, provenance: p.provenance.clone() };
     let mut result = Comparison {
         schema: crate::outcome::SCHEMA.to_owned(),
         a: side(a),
@@ -79,17 +82,26 @@ pub fn compare(a: &DeviceProfile, b: &DeviceProfile) -> Comparison {
         changes: Vec::new(),
         same: Vec::new(),
     };
+    // Two runs of one device may well have one name.
+    let sides = match a.name == b.name {
+        true => ["the first".to_owned(), "the second".to_owned()],
+        false => [a.name.clone(), b.name.clone()],
+    };
     let find = |p: &'_ DeviceProfile, name: &str| p.rates.iter().find(|r| r.instruction == name).cloned();
     for row in &a.rates {
         match find(b, &row.instruction) {
             Some(other) => rows(row, &other, &mut result),
-            None => result.changes.push(only(&row.instruction, &a.name)),
+            None => result.changes.push(only(&row.instruction, &sides[0])),
         }
     }
     for row in b.rates.iter().filter(|r| find(a, &r.instruction).is_none()) {
-        result.changes.push(only(&row.instruction, &b.name));
+        result.changes.push(only(&row.instruction, &sides[1]));
     }
     ceilings(a, b, &mut result);
+    for (one, other, side) in [(a, b, &sides[0]), (b, a, &sides[1])] {
+        let missing = one.ceilings.iter().filter(|c| other.ceiling(c.kind).is_err());
+        result.changes.extend(missing.map(|c| only(&format!("ceiling {}", c.kind), side)));
+    }
     lowerings(a, b, &mut result);
     result
 }
@@ -211,7 +223,15 @@ impl Comparison {
     pub fn render_text(&self) -> String {
         let mut out = String::new();
         let _ = writeln!(out, "first:  {} ({})", self.a.profile, self.a.provenance);
-        let _ = writeln!(out, "second: {} ({})\n", self.b.profile, self.b.provenance);
+        let _ = writeln!(out, "second: {} ({})", self.b.profile, self.b.provenance);
+        if self.a.arch != self.b.arch {
+            let _ = writeln!(
+                out,
+                "for different compile targets, {} and {}: a difference may be the chip's or the compiler's",
+                self.a.arch, self.b.arch
+            );
+        }
+        out.push('\n');
         for c in &self.changes {
             let _ = writeln!(out, "{:<36} {}", c.of, c.what);
         }
@@ -268,6 +288,25 @@ mod tests {
         let change = &compare(&two, &one).changes[0];
         assert_eq!(change.kind, ChangeKind::Lowering);
         assert_eq!(change.what, "2 MUFU.EX2.F16, 1 PRMT became 1 MUFU.EX2.F16x2");
+    }
+
+    #[test]
+    fn profiles_of_different_targets_and_of_one_name_are_told_apart() {
+        let (mut a, mut b) = (profile("p", &[("old", "X", Some(1.0))]), profile("p", &[]));
+        b.arch = Arch::SM_90A;
+        a.ceilings.push(kbt_device::Ceiling {
+            kind: kbt_device::CeilingKind::HbmRead,
+            bytes_per_s: Some(4.6e12),
+            flop_per_s: None,
+            seconds: None,
+            spread_percent: None,
+            provenance: Provenance::mined("ptxas test"),
+        });
+        let c = compare(&b, &a);
+        let text = c.render_text();
+        assert!(text.contains("for different compile targets, sm_90a and sm_100a"), "{text}");
+        let told: Vec<_> = c.changes.iter().map(|c| (c.of.as_str(), c.what.as_str())).collect();
+        assert_eq!(told, [("old", "only in the second"), ("ceiling hbm_read", "only in the second")]);
     }
 
     #[test]

@@ -10,9 +10,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 mod batch;
+mod rejected;
 mod unverified;
 
 pub use batch::prepare_streams;
+pub(crate) use rejected::rejected;
 pub use unverified::{as_unverified, prepare_unverified};
 
 /// Numbers of independent chains a thread that are swept.
@@ -279,18 +281,6 @@ fn assemble_with(
 /// The first digits of a cubin's digest.
 fn digest(cubin: &[u8]) -> String {
     blake3::hash(cubin).to_hex()[..16].to_owned()
-}
-
-/// ptxas's message with the place in the spec and the PTX that it complains of.
-fn rejected(prepared: &[PreparedPart], text: &str, error: &ToolError) -> String {
-    let place = prepared.first().map_or("", |p| p.entry.place.as_str());
-    let message = error.to_string();
-    let line = message.split("line ").nth(1).and_then(|rest| {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        text.lines().nth(rest[..digits].parse::<usize>().ok()?.checked_sub(1)?)
-    });
-    let at = line.map_or_else(String::new, |l| format!("; in `{}`", l.trim()));
-    format!("{place}: {}{at}", first_lines(&message))
 }
 
 fn module_text(

@@ -1,10 +1,16 @@
 //! From measured forms to the rows of a profile.
 
+mod alone;
+mod mix;
+
+pub use mix::mix_rows;
+
 use crate::choice::Preference;
 use crate::measure::{FormRate, ISSUE_PER_CLK, STEADY_PERCENT};
 use crate::net::{self, CleanRates, Form, Net};
 use crate::prepare::Prepared;
-use kbt_device::{MixRow, Pipe, RateRow};
+use alone::{HELD_BACK, alone, held_back};
+use kbt_device::{Pipe, RateRow};
 use kbt_evidence::Provenance;
 use std::collections::BTreeMap;
 
@@ -49,51 +55,6 @@ pub fn clean_rates(all: &[Measured]) -> CleanRates {
         }
     }
     rates
-}
-
-/// Forms faster than this share of the opcode alone are the opcode's rate.
-const HELD_BACK: f64 = 1.03;
-
-/// SM cycles of each opcode where nothing else is in the operation, and the instruction that says it.
-fn alone(all: &[Measured]) -> BTreeMap<String, (f64, String)> {
-    let mut rates: BTreeMap<String, (f64, String)> = BTreeMap::new();
-    for m in all.iter().filter(|m| m.prepared.parts.len() == 1) {
-        let (Ok(rate), Some(verified)) = (&m.rate, m.prepared.widest()) else { continue };
-        if let [op] = &verified.code.per_op.iter().filter(|p| p.pipe.is_some()).collect::<Vec<_>>()[..]
-            && op.target
-        {
-            let entry = (rate.clk_per_op, m.prepared.parts[0].entry.name.clone());
-            let known = rates.entry(op.opcode.clone()).or_insert_with(|| entry.clone());
-            if entry.0 < known.0 {
-                *known = entry;
-            }
-        }
-    }
-    rates
-}
-
-/// Why a time is no rate of its opcode: alone the opcode is faster, so what is beside it in this form holds it back, in a
-/// way that its pipes do not explain.
-fn held_back(
-    code: &crate::verify::FormCode,
-    clk: f64,
-    alone: &BTreeMap<String, (f64, String)>,
-) -> Option<String> {
-    let beside: Vec<String> = code
-        .companions()
-        .filter(|c| c.pipe.is_some())
-        .map(|c| format!("{} {}", round(c.count, 100.0), c.opcode))
-        .collect();
-    let opcode = code.opcode().filter(|_| !beside.is_empty())?;
-    let (fastest, by) = alone.get(&opcode)?;
-    (clk > fastest * HELD_BACK).then(|| {
-        format!(
-            "{opcode} alone does {:.2} lanes ({by}); the {:.2} seen here, beside {} an operation, are not its rate",
-            32.0 / fastest,
-            32.0 / clk,
-            beside.join(" and ")
-        )
-    })
 }
 
 /// The rate of a companion that is no row of its own: that of the plain mnemonic (`IMAD` for `IMAD.MOV.U32`), or
@@ -306,48 +267,6 @@ fn provenance(m: &Measured, rate: &FormRate) -> Provenance {
     p
 }
 
-/// The rows of the mixes, with what the parts' own rates allow.
-#[must_use]
-pub fn mix_rows(all: &[Measured], rows: &[RateRow]) -> Vec<MixRow> {
-    all.iter().filter(|m| m.prepared.parts.len() == 2).map(|m| mix_row(m, rows)).collect()
-}
-
-fn mix_row(m: &Measured, rows: &[RateRow]) -> MixRow {
-    let counts: Vec<u32> = m.prepared.parts.iter().map(|p| p.steps * p.chain.ops).collect();
-    let names = m.prepared.parts.iter().map(|p| p.entry.name.clone());
-    let own: Option<Vec<f64>> = m
-        .prepared
-        .parts
-        .iter()
-        .map(|p| rows.iter().find(|r| r.instruction == p.entry.name)?.lanes_per_clk_sm)
-        .collect();
-    let total: f64 = counts.iter().copied().map(f64::from).sum();
-    let clks = |own: &[f64]| -> Vec<f64> {
-        counts.iter().zip(own).map(|(n, lanes)| f64::from(*n) * 32.0 / lanes).collect()
-    };
-    let issue = total / ISSUE_PER_CLK;
-    let separate = own.as_deref().map(|o| 32.0 * total / clks(o).into_iter().fold(issue, f64::max));
-    let shared = own.as_deref().map(|o| 32.0 * total / clks(o).iter().sum::<f64>().max(issue));
-    let mut row = MixRow {
-        parts: names.zip(counts.iter().copied()).collect(),
-        lanes_per_clk_sm: None,
-        separate_lanes_per_clk_sm: separate.map(|v| round(v, 1000.0)),
-        shared_lanes_per_clk_sm: shared.map(|v| round(v, 1000.0)),
-        refused: None,
-        provenance: m.provenance.clone(),
-    };
-    match &m.rate {
-        Ok(rate) => {
-            // The time is of one instruction of the first part and what goes with it.
-            row.lanes_per_clk_sm =
-                Some(round(32.0 * total / (rate.clk_per_op * f64::from(counts[0])), 1000.0));
-            row.provenance = provenance(m, rate);
-        }
-        Err(why) => row.refused = Some(why.clone()),
-    }
-    row
-}
-
 /// Rounded to `1 / steps`: digits beyond the spread are noise in a file.
 #[must_use]
 pub fn round(value: f64, steps: f64) -> f64 {
@@ -360,7 +279,7 @@ mod tests {
     use crate::measure::{measure, model::Model};
     use crate::prepare::tests::prepared;
 
-    fn measured(name: &str, target: &str, per_op: &[(&str, f64)]) -> Measured {
+    pub(super) fn measured(name: &str, target: &str, per_op: &[(&str, f64)]) -> Measured {
         let p = prepared(name, target, per_op);
         let pipes = [
             ("MUFU.EX2", ("xu", 8.0)),
@@ -451,22 +370,5 @@ mod tests {
         assert_eq!(lanes, [Some(64.0); 3], "{:?}", rows.iter().map(|r| &r.refused).collect::<Vec<_>>());
         let apart: CleanRates = [("IMAD.HI".to_owned(), 1.0), ("IMAD.WIDE".to_owned(), 0.5)].into();
         assert_eq!(relative(&apart, "IMAD.MOV"), None);
-    }
-
-    #[test]
-    fn a_mix_is_held_against_what_separate_and_shared_pipes_allow() {
-        let parts =
-            [measured("ex2", "MUFU.EX2", &[("MUFU.EX2", 1.0)]), measured("cvt", "F2FP", &[("F2FP.X", 1.0)])];
-        let (rows, _) = rate_rows(&parts);
-        let mut mix = measured("ex2", "MUFU.EX2", &[("MUFU.EX2", 1.0), ("F2FP.X", 4.0)]);
-        let mut second = parts[1].prepared.parts[0].clone();
-        second.steps = 4;
-        mix.prepared.parts.push(second);
-        let row = &mix_rows(&[mix], &rows)[0];
-        assert_eq!(row.parts, [("ex2".to_owned(), 1), ("cvt".to_owned(), 4)]);
-        assert_eq!(
-            (row.lanes_per_clk_sm, row.separate_lanes_per_clk_sm, row.shared_lanes_per_clk_sm),
-            (Some(80.0), Some(80.0), Some(40.0))
-        );
     }
 }

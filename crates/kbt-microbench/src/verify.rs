@@ -5,222 +5,16 @@
 //! belongs to the operations, what is the same is the loop's own and cancels in the measurement.
 
 mod certain;
+mod code;
+mod window;
 
 pub use certain::Uncertain;
+pub use code::{FormCode, PerOp};
+pub use window::{Counts, LARGEST_BODY, Window, WindowError};
 
 use crate::spec::Entry;
-use kbt_device::Pipe;
-use kbt_sass::{Function, Instruction, pipe_of};
+use code::kind_of_work;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Instructions of the largest body, above which a Hopper SM starts to wait for instruction fetches
-/// (about 390 in a public H100 study).
-pub const LARGEST_BODY: usize = 340;
-
-/// An eighth of an instruction an operation more or less is another lowering: below it are the few that ptxas hoists or
-/// shares between the operations of a body.
-const ALIKE: f64 = 0.125;
-
-/// Opcodes and how many of each.
-pub type Counts = BTreeMap<String, i64>;
-
-/// The timed window of one kernel.
-#[derive(Debug, Clone)]
-pub struct Window {
-    /// Opcodes of the loop's body, on the path usually taken.
-    pub body: Counts,
-    /// Opcodes between the clock reads and outside of the loop.
-    pub edge: Counts,
-    /// The pipe of each opcode of the body; `None` takes an issue slot only.
-    pub pipes: BTreeMap<String, Option<Pipe>>,
-    /// Instructions in the body, all paths.
-    pub length: usize,
-    /// The body's instructions in order, all paths, for who reads their scheduling fields.
-    pub instructions: Vec<Instruction>,
-}
-
-/// Why a kernel's window cannot be trusted.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum WindowError {
-    /// The listing lacks the kernel.
-    #[error("the listing has no kernel `{0}`")]
-    NoKernel(String),
-    /// There are not two clock reads.
-    #[error("the machine code has {0} reads of the clock; two were written")]
-    Clocks(usize),
-    /// No loop stands between them.
-    #[error("no loop stands between the clock reads: ptxas removed or moved it")]
-    NoLoop,
-    /// The larger body may not fit the instruction cache.
-    #[error("the body has {0} instructions; above {LARGEST_BODY} instruction fetches would be measured")]
-    TooLong(usize),
-    /// The target was not counted as written.
-    #[error("{expected} {target} were written, the body has {found} ({body})")]
-    TargetCount {
-        /// The mnemonics that were meant.
-        target: String,
-        /// How many were written.
-        expected: i64,
-        /// How many there are.
-        found: i64,
-        /// What the body holds instead.
-        body: String,
-    },
-    /// A target that does not run once a trip.
-    #[error("{target} is counted, but {why}")]
-    Uncertain {
-        /// Its mnemonic.
-        target: String,
-        /// Why.
-        why: Uncertain,
-    },
-    /// Memory instructions that are not the subject.
-    #[error("{0} in the window is no subject of this entry (a spill, or a moved load or store)")]
-    Memory(String),
-    /// The two bodies differ by no whole number of some opcode an operation.
-    #[error("{0} instructions of {1} for {2} more operations: the bodies are not alike")]
-    Uneven(i64, String, i64),
-    /// What is outside of the loop differs.
-    #[error("the code around the loop differs between the two bodies ({0})")]
-    Edge(String),
-}
-
-impl Window {
-    /// Finds and counts the window of a kernel that is to be timed: its body fits the instruction cache.
-    pub fn find(function: &Function) -> Result<Self, WindowError> {
-        let window = Self::of_any_length(function)?;
-        if window.length > LARGEST_BODY {
-            return Err(WindowError::TooLong(window.length));
-        }
-        Ok(window)
-    }
-
-    /// Finds and counts the window of a kernel that is only read.
-    pub fn of_any_length(function: &Function) -> Result<Self, WindowError> {
-        let code = &function.instructions;
-        let clocks: Vec<usize> =
-            (0..code.len()).filter(|&i| code[i].operands().contains("SR_CLOCKLO")).collect();
-        let [start, end] = clocks[..] else { return Err(WindowError::Clocks(clocks.len())) };
-        // The widest backward branch is the trip loop; inner ones belong to an operation.
-        let (first, last) = (start + 1..end)
-            .filter(|&i| is_branch(&code[i]))
-            .filter_map(|i| Some((function.index_at(*code[i].targets.first()?), i)))
-            .filter(|&(target, i)| target <= i && target > start)
-            .max_by_key(|(target, i)| i - target)
-            .ok_or(WindowError::NoLoop)?;
-        let body = &code[first..=last];
-        let mut counts = Counts::new();
-        let mut pipes = BTreeMap::new();
-        for i in usual_path(function, first, last) {
-            *counts.entry(code[i].opcode().to_owned()).or_default() += 1;
-            pipes.entry(code[i].opcode().to_owned()).or_insert_with(|| pipe_of(function.arch, &code[i]).pipe);
-        }
-        let mut edge = Counts::new();
-        for insn in code[start + 1..first].iter().chain(&code[last + 1..end]).filter(|i| !i.is_dead()) {
-            *edge.entry(insn.opcode().to_owned()).or_default() += 1;
-        }
-        Ok(Self { body: counts, edge, pipes, length: body.len(), instructions: body.to_vec() })
-    }
-}
-
-fn is_branch(insn: &Instruction) -> bool {
-    insn.mnemonic() == "BRA"
-}
-
-/// Whether code between a forward branch and its target is a slow path: it makes a call.
-fn is_call_around(between: &[Instruction]) -> bool {
-    between.iter().any(|insn| insn.mnemonic() == "CALL")
-}
-
-/// The instructions of a body that run when no slow path is taken: a forward branch around a call is taken.
-fn usual_path(function: &Function, first: usize, last: usize) -> Vec<usize> {
-    let code = &function.instructions;
-    let mut path = Vec::new();
-    let mut i = first;
-    while i <= last {
-        path.push(i);
-        let target = is_branch(&code[i]).then(|| code[i].targets.first().copied()).flatten();
-        let skip = target
-            .map(|address| function.index_at(address))
-            .filter(|&to| to > i + 1 && to <= last && is_call_around(&code[i + 1..to]));
-        i = skip.unwrap_or(i + 1);
-    }
-    path
-}
-
-/// One opcode of an operation.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PerOp {
-    /// Full mnemonic.
-    pub opcode: String,
-    /// Its pipe; `None` takes an issue slot only.
-    pub pipe: Option<Pipe>,
-    /// How many an operation.
-    pub count: f64,
-    /// Whether it is the instruction under test.
-    pub target: bool,
-}
-
-/// What one operation of a chain form compiles to, proven by comparing two bodies.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FormCode {
-    /// Opcodes of one operation, the target first.
-    pub per_op: Vec<PerOp>,
-    /// Operations in the smaller body.
-    pub ops: i64,
-    /// Instructions of the larger body.
-    pub length: usize,
-}
-
-impl FormCode {
-    /// The target mnemonics that were seen, with `+` between them; for a compound operation nothing.
-    #[must_use]
-    pub fn opcode(&self) -> Option<String> {
-        let seen: Vec<&str> = self.per_op.iter().filter(|p| p.target).map(|p| p.opcode.as_str()).collect();
-        (!seen.is_empty()).then(|| seen.join("+"))
-    }
-
-    /// The pipe of the target; [`Pipe::Unknown`] where there is none or several.
-    #[must_use]
-    pub fn pipe(&self) -> Pipe {
-        let mut pipes = self.per_op.iter().filter(|p| p.target).map(|p| p.pipe);
-        match (pipes.next().flatten(), pipes.next()) {
-            (Some(pipe), None) => pipe,
-            _ => Pipe::Unknown,
-        }
-    }
-
-    /// Whether two operations of several instructions are one lowering: as much work of each kind, but for what the
-    /// scheduler leaves out or adds in places. Instructions that take an issue slot only do not count.
-    #[must_use]
-    pub fn is_like(&self, other: &Self) -> bool {
-        let mut difference: BTreeMap<&str, f64> = BTreeMap::new();
-        for (code, sign) in [(self, 1.0), (other, -1.0)] {
-            for op in code.per_op.iter().filter(|p| p.pipe.is_some()) {
-                *difference.entry(kind_of_work(&op.opcode)).or_default() += sign * op.count;
-            }
-        }
-        difference.values().all(|d| d.abs() < ALIKE)
-    }
-
-    /// `2 PRMT, 1 SHF.R.U32.HI`.
-    #[must_use]
-    pub fn text(&self) -> String {
-        let parts: Vec<String> = self
-            .per_op
-            .iter()
-            .filter(|p| p.pipe.is_some())
-            .map(|p| format!("{} {}", (p.count * 100.0).round() / 100.0, p.opcode))
-            .collect();
-        parts.join(", ")
-    }
-
-    /// Opcodes of the operation that are not the target.
-    pub fn companions(&self) -> impl Iterator<Item = &PerOp> {
-        self.per_op.iter().filter(|p| !p.target)
-    }
-}
 
 /// One instruction that was meant, and how many of it.
 pub struct Meant<'a> {
@@ -295,18 +89,20 @@ pub fn check_pair(small: &Window, large: &Window, meant: &[Meant<'_>]) -> Result
             return Err(WindowError::Uneven(added, kind.to_owned(), more));
         }
     }
+    one_instruction(&mut per_op, meant, [small, large]);
     per_op.sort_by(|a, b| (b.target, &a.opcode).cmp(&(a.target, &b.opcode)));
     Ok(FormCode { per_op, ops: meant.first().map_or(0, |part| part.ops[0]), length: large.length })
 }
 
-/// Opcodes among which ptxas chooses by pipe for one and the same work count together.
-fn kind_of_work(opcode: &str) -> &str {
-    match opcode {
-        "MOV" | "IMAD.MOV" | "IMAD.MOV.U32" => "MOV, IMAD.MOV",
-        "IADD3" | "IMAD.IADD" | "VIADD" => "IADD3, IMAD.IADD, VIADD",
-        "SHF.L.U32" | "IMAD.SHL.U32" | "IMAD.U32" => "SHF.L, IMAD.SHL, IMAD.U32",
-        _ => opcode,
-    }
+/// A compound operation of which ptxas makes one instruction is that instruction.
+fn one_instruction(per_op: &mut [PerOp], meant: &[Meant<'_>], windows: [&Window; 2]) {
+    let [part] = meant else { return };
+    let mut work = per_op.iter_mut().filter(|p| p.pipe.is_some());
+    let (true, Some(op), None) = (part.entry.compound, work.next(), work.next()) else { return };
+    let is_op = |opcode: &str| opcode == op.opcode;
+    let counted = |(window, ops): (&Window, i64)| window.body.get(&op.opcode) == Some(&ops);
+    let certain = |w: &Window| certain::first_uncertain(&w.instructions, &is_op).is_none();
+    op.target = windows.into_iter().zip(part.ops).all(counted) && windows.into_iter().all(certain);
 }
 
 /// Whether an opcode reads or writes memory.
@@ -344,6 +140,8 @@ fn difference(a: &Counts, b: &Counts) -> Counts {
 mod tests {
     use super::*;
     use crate::spec::Spec;
+    use kbt_device::Pipe;
+    use kbt_sass::Function;
 
     /// A kernel with two clock reads around `body`, which ends in a branch back to its start; in nvdisasm's form.
     fn listing(body: &[&str], after: &[&str]) -> Function {
@@ -404,6 +202,23 @@ mod tests {
         let code = compare(&pair(8), &pair(16), &cvt, 8).unwrap();
         let companions: Vec<_> = code.companions().map(|c| (c.opcode.as_str(), c.count)).collect();
         assert_eq!(companions, [("PRMT", 1.0)]);
+    }
+
+    #[test]
+    fn a_compound_operation_of_one_instruction_is_that_instruction() {
+        let sad = entry("compound: true");
+        let of = |lines: &[&str]| {
+            let each = |n: usize| {
+                let body: Vec<&str> = lines.repeat(n).into_iter().chain(LOOP.iter().copied()).collect();
+                Window::find(&listing(&body, &[])).unwrap()
+            };
+            compare(&each(8), &each(16), &sad, 8).unwrap()
+        };
+        let one = of(&["VABSDIFF.U32 R4, R4, R5, R6"]);
+        assert_eq!((one.opcode().as_deref(), one.pipe()), (Some("VABSDIFF.U32"), Pipe::Alu));
+        assert_eq!(of(&["PRMT R4, R4, R5, R6", "SEL R4, R4, R5, P0"]).opcode(), None);
+        assert_eq!(of(&["PRMT R4, R4, R5, R6", "PRMT R4, R4, R5, R6"]).opcode(), None, "two of one opcode");
+        assert_eq!(of(&["@P1 PRMT R4, R4, R5, R6"]).opcode(), None, "it may not run");
     }
 
     #[test]

@@ -100,8 +100,19 @@ fn a_template_that_ptxas_rejects_is_told_with_its_line_and_the_others_go_on() {
     let ran = kbt(&["run", "--verify-only", "--spec", &spec], None);
     let out = text(&ran.stdout);
     assert_eq!(ran.status.code(), Some(1), "one of the two failed: {}", text(&ran.stderr));
-    assert!(out.contains("mine.yaml:2: ptxas") && out.contains("'frobnicate'"), "{out}");
+    assert!(out.contains("mine.yaml:5: ptxas") && out.contains("'frobnicate', in `frobnicate.b32"), "{out}");
+    assert!(!out.contains("kernel.ptx"), "{out}");
     assert!(out.contains("1 of 2 instructions and mixes verified; not: bad"), "{out}");
+}
+
+#[test]
+fn a_virtual_architecture_is_refused_with_the_target_to_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("p.yaml").display().to_string();
+    let ran = kbt(&["mine", "--arch", "compute_90a", "--out", &out], None);
+    assert_eq!(ran.status.code(), Some(2));
+    let told = text(&ran.stderr);
+    assert!(told.contains("virtual architecture") && told.contains("for example sm_90a"), "{told}");
 }
 
 #[test]

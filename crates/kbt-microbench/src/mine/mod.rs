@@ -14,11 +14,12 @@ use crate::lowering::lowering;
 use crate::prepare::{Prepared, Verified, assembles, prepare_streams};
 use crate::rows::{Note, round};
 use crate::spec::{Entry, Spec};
+use crate::verify::PerOp;
 use kbt_device::{Arch, DeviceProfile, Pipe, RateRow};
 use kbt_evidence::Provenance;
 use kbt_toolchain::{Tool, ToolError, Toolchain};
 use refuse::known_wrong;
-use stalls::{Unclear, common, neighbours, to_consumer};
+use stalls::{PAIRS, Unclear, common, neighbours, to_consumer};
 
 /// One chain for the latency, eight for the stream.
 const CHAINS: [u32; 2] = [1, 8];
@@ -80,7 +81,8 @@ fn row(forms: &[Prepared], arch: Arch, provenance: &Provenance) -> (RateRow, Not
             reasoning.push(format!("{}: {other} here, another instruction than the row's", form.form));
             continue;
         }
-        match rate(form, entry, arch) {
+        let subject = subject(form);
+        match rate(form, &subject, arch) {
             Ok((clk, how)) => {
                 reasoning.push(format!("{}: {how}", form.form));
                 let lanes = 128.0 / f64::from(clk.max(1));
@@ -91,7 +93,7 @@ fn row(forms: &[Prepared], arch: Arch, provenance: &Provenance) -> (RateRow, Not
                     row.results_per_clk_sm = Some(round(lanes * entry.results, 1000.0));
                     row.pipe = form.widest().map_or(Pipe::Unknown, |v| v.code.pipe());
                 }
-                row.latency_clk = row.latency_clk.or_else(|| latency(form, entry, arch, clk));
+                row.latency_clk = row.latency_clk.or_else(|| latency(form, &subject, arch, clk));
             }
             Err(why) => {
                 reasoning.push(format!("{}: {why}", form.form));
@@ -104,6 +106,15 @@ fn row(forms: &[Prepared], arch: Arch, provenance: &Provenance) -> (RateRow, Not
         row.refused = Some(refusals.join("; "));
     }
     (row, Note { instruction: entry.name.clone(), form: taken, reasoning })
+}
+
+/// The entry with the mnemonics that count: of a compound operation that became one instruction, that one.
+fn subject(form: &Prepared) -> Entry {
+    let entry = &form.parts[0].entry;
+    match form.widest().filter(|_| entry.compound).and_then(|v| v.code.opcode()) {
+        Some(opcode) => Entry { compound: false, target: vec![opcode], ..entry.clone() },
+        None => entry.clone(),
+    }
 }
 
 /// The issue interval that the widest stream's stalls say, in cycles of a scheduler.
@@ -123,16 +134,18 @@ fn rate(form: &Prepared, entry: &Entry, arch: Arch) -> Result<(u32, String), Str
     if let Some(why) = targets.iter().find_map(|t| known_wrong(t, arch)) {
         return Err(why.to_owned());
     }
-    if stream.code.pipe() == Pipe::Uniform {
-        return Err("no independent value stands beside the intervals of the uniform datapath".to_owned());
-    }
     if stream.chains < CHAINS[1] {
         let why = form.refused.iter().map(|(_, why)| why.as_str()).next().unwrap_or("not made");
         return Err(format!("no stream of {} chains: {why}", CHAINS[1]));
     }
     let pairs = neighbours(&stream.window.instructions, entry, arch)
         .ok_or_else(|| "the listing has no scheduling fields".to_owned())?;
-    let interval = common(&pairs).map_err(|unclear| describe(&unclear, stream))?;
+    let interval = common(&pairs).map_err(|unclear| describe(&unclear, stream, entry, arch))?;
+    if stream.code.pipe() == Pipe::Uniform {
+        return Err(
+            "no measurement bears out the intervals that ptxas writes for the uniform datapath".to_owned()
+        );
+    }
     if interval.scoreboard && interval.clk <= BLIND_STALL {
         return Err(format!("ptxas leaves its timing to a scoreboard (stall {}): not written", interval.clk));
     }
@@ -145,12 +158,18 @@ fn rate(form: &Prepared, entry: &Entry, arch: Arch) -> Result<(u32, String), Str
     Ok((interval.clk, format!("{} issues every {} clk on a scheduler", targets.join(" or "), interval.clk)))
 }
 
-fn describe(unclear: &Unclear, stream: &Verified) -> String {
+fn describe(unclear: &Unclear, stream: &Verified, entry: &Entry, arch: Arch) -> String {
+    let waits = || to_consumer(&stream.window.instructions, entry, arch).is_some_and(|w| w.len() >= PAIRS);
     match unclear {
+        Unclear::Few(_) if waits() => {
+            "each waits for the result of the one before: the stalls written are its latency, not its interval"
+                .to_owned()
+        }
         Unclear::Few(_) => {
-            let beside: Vec<&str> = stream.code.companions().map(|c| c.opcode.as_str()).collect();
-            let beside = if beside.is_empty() { "other work".to_owned() } else { beside.join(", ") };
-            format!("its stream holds {beside} between them, so its stalls are not one opcode's")
+            let on = |c: &PerOp| c.pipe.map(|pipe| format!("{} ({pipe})", c.opcode));
+            let between: Vec<String> = stream.code.companions().filter_map(on).collect();
+            let between = if between.is_empty() { "other work".to_owned() } else { between.join(", ") };
+            format!("any two of them have {between} between them: no stall that is written is the opcode's own")
         }
         Unclear::Unlike(clk, share) => {
             format!("its stalls are not alike ({:.0} % are {clk})", share * 100.0)
@@ -262,6 +281,59 @@ mod tests {
         assert_eq!(check("F2F.F64.F32", &[(8, false)], "sm_80").lanes_per_clk_sm, Some(16.0));
         // Two sources say 128 for minima of integers.
         assert_eq!(check("VIMNMX.S32", &[(1, false)], "sm_120a").lanes_per_clk_sm, Some(128.0));
+    }
+
+    #[test]
+    fn a_stream_that_tells_no_interval_says_what_it_holds_instead() {
+        let p = Provenance::mined("ptxas test");
+        let lines = |lines: &[(&str, &str)], per_op: &[(&str, f64)]| {
+            let mut form = prepared("i", per_op[0].0, per_op);
+            let control = Control {
+                stall: 4,
+                yield_flag: false,
+                write_barrier: None,
+                read_barrier: None,
+                wait_mask: 0,
+                reuse: 0,
+            };
+            let insn = |(opcode, operands): &(&str, &str)| {
+                let mut insn = Instruction::new(0, None, opcode, operands);
+                insn.control = Some(control);
+                insn
+            };
+            for v in &mut form.verified {
+                v.window.instructions = lines.iter().cycle().take(64).map(insn).collect();
+            }
+            row(&[form], Arch::SM_90A, &p).0.refused.unwrap()
+        };
+        let shift = ("USHF.L.W.U32.HI", "UR4, UR4, 0x5, UR5");
+        let why = lines(&[shift], &[("USHF.L.W.U32.HI", 1.0)]);
+        assert!(why.starts_with("each waits for the result of the one before"), "{why}");
+        let free = [("USHF.L.W.U32.HI", "UR4, UR6, 0x5, UR5"), ("USHF.L.W.U32.HI", "UR7, UR6, 0x5, UR5")];
+        let why = lines(&free, &[("USHF.L.W.U32.HI", 1.0)]);
+        assert!(why.ends_with("uniform datapath"), "{why}");
+        let sine = [("MUFU.SIN", "R4, R5"), ("FMUL.RZ", "R5, R4, R6")];
+        let why = lines(&sine, &[("MUFU.SIN", 1.0), ("FMUL.RZ", 1.0)]);
+        assert!(why.starts_with("any two of them have FMUL.RZ (fma) between them"), "{why}");
+    }
+
+    #[test]
+    fn a_compound_operation_of_one_instruction_is_mined_as_that_instruction() {
+        let compound = |marked: bool| {
+            let mut form = stream("VABSDIFF.U32", &[(2, false)]);
+            form.parts[0].entry.compound = true;
+            form.parts[0].entry.target.clear();
+            for v in &mut form.verified {
+                v.code.per_op[0].target = marked;
+            }
+            row(&[form], Arch::SM_90A, &Provenance::mined("ptxas test")).0
+        };
+        let one = compound(true);
+        assert_eq!((one.opcode.as_deref(), one.lanes_per_clk_sm), (Some("VABSDIFF.U32"), Some(64.0)));
+        assert_eq!(
+            compound(false).refused.as_deref(),
+            Some("several instructions an operation: see the lowering table")
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use kbt_sass::{Instruction, pipe_of};
 use std::collections::BTreeMap;
 
 /// Fewer pairs of neighbours than this are no stream.
-const PAIRS: usize = 8;
+pub(super) const PAIRS: usize = 8;
 /// Share of the pairs that must be alike.
 const ALIKE: f64 = 0.75;
 

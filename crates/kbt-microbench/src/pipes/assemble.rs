@@ -5,7 +5,7 @@
 use super::check::{Refusal, verify};
 use super::mixes::{MixTime, Refused, Solo};
 use super::plan::{CHAINS, ROUND};
-use crate::prepare::{Prepared, PreparedPart, Verified};
+use crate::prepare::{Prepared, PreparedPart, Verified, rejected};
 use crate::ptx::{self, KernelPlan, Part};
 use crate::rows::round;
 use crate::spec::DataKind;
@@ -185,12 +185,8 @@ impl<'a> Assembler<'a> {
                 Ok(all)
             }
             Err(AssembleError::Tool(error @ ToolError::Failed { .. })) => {
-                let text = error.to_string();
-                let lines: Vec<&str> =
-                    text.lines().map(str::trim).filter(|l| !l.is_empty()).take(3).collect();
-                let place =
-                    items.first().and_then(|i| i.parts.first()).map_or("", |p| p.entry.place.as_str());
-                let why = format!("{place}: {}", lines.join("; "));
+                let parts = items.first().map_or(&[][..], |i| &i.parts);
+                let why = rejected(parts, &self.source(items).0, &error);
                 Ok(items.iter().map(|i| Err(Refused { what: i.title(), why: why.clone() })).collect())
             }
             Err(other) => Err(other),
@@ -217,7 +213,8 @@ impl<'a> Assembler<'a> {
         }
     }
 
-    fn module(&self, items: &[Item]) -> Result<Vec<Result<Built, Refusal>>, AssembleError> {
+    /// The PTX of a module, and the two kernels of each item.
+    fn source(&self, items: &[Item]) -> (String, Vec<[KernelPlan; 2]>) {
         let number = |v: &&str| v.split('.').map(|n| n.parse().unwrap_or(0u32)).collect::<Vec<_>>();
         let wanted =
             items.iter().flat_map(|i| &i.parts).filter_map(|p| p.entry.ptx.as_deref()).max_by_key(number);
@@ -242,6 +239,11 @@ impl<'a> Assembler<'a> {
             }
             plans.push(pair);
         }
+        (text, plans)
+    }
+
+    fn module(&self, items: &[Item]) -> Result<Vec<Result<Built, Refusal>>, AssembleError> {
+        let (text, plans) = self.source(items);
         let (cubin, sass) = self.compiled(&text)?;
         let listing = kbt_sass::parse(&sass);
         let digest = blake3::hash(&cubin).to_hex()[..16].to_owned();

@@ -61,7 +61,7 @@ impl fmt::Display for DataTypeError {
         write!(
             f,
             "`{}` is no data type; f32, f64, f16, bf16, f16x2, bf16x2, int (each with a range as in \
-             f32[0.5,2]), b16, b32, b64, pred, shared4, shared8, shared16, matrix16, mbarrier or descriptor, with *N for N registers, 1 to 64",
+             f32[0.5,2], the lower first), b16, b32, b64, pred, shared4, shared8, shared16, matrix16, mbarrier or descriptor, with *N for N registers, 1 to 64",
             self.0
         )
     }
@@ -148,7 +148,8 @@ impl FromStr for DataType {
             Some((name, rest)) => {
                 let (low, high) = rest.strip_suffix(']').and_then(|r| r.split_once(',')).ok_or_else(error)?;
                 let number = |t: &str| t.trim().parse::<f64>().ok().filter(|n| n.is_finite());
-                (name, Some((number(low).ok_or_else(error)?, number(high).ok_or_else(error)?)))
+                let range = (number(low).ok_or_else(error)?, number(high).ok_or_else(error)?);
+                (name, Some(range).filter(|(low, high)| low <= high).map(Some).ok_or_else(error)?)
             }
         };
         let kind = match name {
@@ -193,7 +194,9 @@ mod tests {
         let t: DataType = "f32[-1, 2.5]*4".parse().unwrap();
         assert_eq!((t.kind, t.range, t.count, t.register()), (DataKind::F32, (-1.0, 2.5), 4, "b32"));
         assert_eq!("shared16".parse::<DataType>().unwrap().kind, DataKind::Shared(16));
-        for text in ["", "f33", "f32[1]", "f32[a,b]", "b32[0,1]", "b32*0", "f32[1,inf]", "shared5"] {
+        for text in
+            ["", "f33", "f32[1]", "f32[a,b]", "b32[0,1]", "b32*0", "f32[1,inf]", "f32[2,1]", "shared5"]
+        {
             assert!(text.parse::<DataType>().is_err(), "{text}");
         }
     }

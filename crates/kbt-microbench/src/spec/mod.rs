@@ -1,22 +1,17 @@
 //! The spec: one entry an instruction, as YAML. Reading and checking it lives here; what PTX it becomes is
 //! `ptx`'s, what machine code it must become is `verify`'s.
 
+mod check;
 mod data;
+mod place;
 
 pub(crate) use data::split_count;
 pub use data::{DataKind, DataType, DataTypeError};
 
-use crate::verify::LARGEST_BODY;
 use kbt_device::Arch;
+use place::{Places, mix_line};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-
-/// The most elements that one instruction can give a lane: the accumulators of the largest matrix product.
-const MOST_RESULTS: f64 = 65_536.0;
-/// No body of more operations than this can be timed.
-const MOST_UNROLL: u32 = LARGEST_BODY as u32 / 2;
-/// Copies of a value that a thread's registers can hold beside its chains.
-const MOST_ROTATE: u32 = 32;
 
 /// Major and minor of a PTX version.
 pub(crate) fn version(text: &str) -> Option<(u32, u32)> {
@@ -55,7 +50,8 @@ pub struct Entry {
     /// The full SASS mnemonics that may implement it, `*` for any tail. Empty for a compound operation.
     #[serde(default)]
     pub target: Vec<String>,
-    /// Results (elements) one target instruction gives a lane.
+    /// Elements that one target instruction, or one compound operation, gives a lane; 32-bit words of memory and matrix
+    /// loads and stores.
     #[serde(default = "one")]
     pub results: f64,
     /// Several instructions an operation (a division, a software conversion): the rate is of whole
@@ -114,6 +110,9 @@ pub struct Chain {
     /// Whether the output feeds the next step's input, so that one chain alone gives a latency.
     #[serde(default = "yes")]
     pub latency: bool,
+    /// The file and line of each line of the step, for messages; empty where not found.
+    #[serde(skip)]
+    pub places: Vec<String>,
 }
 
 /// Two instructions issued together.
@@ -179,13 +178,20 @@ impl Spec {
         let mut spec: Self = serde_yaml::from_str(text).map_err(|e| SpecError {
             origin: origin.to_owned(),
             line: e.location().map(|l| l.line()),
-            message: e.to_string(),
+            message: place::in_words(&e.to_string()),
         })?;
-        for (entry, line) in spec.instructions.iter_mut().zip(name_lines(text)) {
-            entry.place = format!("{origin}:{line}");
+        let mut places = Places::of(text);
+        for entry in &mut spec.instructions {
+            let line = places.entry(&entry.name);
+            let at = |line: usize| format!("{origin}:{line}");
+            entry.place = line.map_or_else(|| origin.to_owned(), at);
+            for (form, chain) in &mut entry.chains {
+                let lines = line.and_then(|_| places.step(form, &chain.step)).unwrap_or_default();
+                chain.places = lines.into_iter().map(at).collect();
+            }
             entry.check().map_err(|message| SpecError {
                 origin: origin.to_owned(),
-                line: Some(line),
+                line,
                 message: format!("`{}`: {message}", entry.name),
             })?;
         }
@@ -219,27 +225,29 @@ impl Spec {
 
     /// What entries and mixes say of each other.
     fn check(&self, text: &str, origin: &str) -> Result<(), SpecError> {
-        let fail = |name: &str, message: String| SpecError {
+        let fail = |name: &str, line: Option<usize>, message: String| SpecError {
             origin: origin.to_owned(),
-            line: line_of(text, name),
+            line,
             message: format!("`{name}`: {message}"),
         };
         let mut seen = std::collections::BTreeSet::new();
         for entry in &self.instructions {
             // One name may have several entries, each for targets of its own.
             if !seen.insert((&entry.name, entry.sm, &entry.only)) {
-                return Err(fail(&entry.name, "is listed twice for the same targets".into()));
+                let line = entry.place.rsplit_once(':').and_then(|(_, line)| line.parse().ok());
+                return Err(fail(&entry.name, line, "is listed twice for the same targets".into()));
             }
         }
-        for mix in &self.mixes {
+        for (n, mix) in self.mixes.iter().enumerate() {
+            let fail = |name: &str, message: &str| fail(name, mix_line(text, n), message.to_owned());
             for name in &mix.of {
-                let entry = self.entry(name).ok_or_else(|| fail(name, "a mix names no such entry".into()))?;
+                let entry = self.entry(name).ok_or_else(|| fail(name, "a mix names no such entry"))?;
                 if entry.compound {
-                    return Err(fail(name, "a compound operation cannot be part of a mix".into()));
+                    return Err(fail(name, "a compound operation cannot be part of a mix"));
                 }
             }
             if mix.ratio.contains(&0) {
-                return Err(fail(&mix.of[0], "a mix needs at least one of each".into()));
+                return Err(fail(&mix.of[0], "a mix needs at least one of each"));
             }
         }
         Ok(())
@@ -272,83 +280,6 @@ impl Entry {
     pub fn is_same(&self, other: &Self) -> bool {
         (&self.name, &self.place, self.sm) == (&other.name, &other.place, other.sm)
     }
-
-    fn check(&self) -> Result<(), String> {
-        if self.compound != self.target.is_empty() {
-            return Err("needs `target` mnemonics, or `compound: true` and none".into());
-        }
-        if let Some(empty) = self.target.iter().find(|t| t.trim_end_matches('*').is_empty()) {
-            return Err(format!("target `{empty}` names no mnemonic; write one, as FFMA or F2FP.*"));
-        }
-        if !(self.results > 0.0 && self.results <= MOST_RESULTS) {
-            return Err(format!(
-                "results is {}; a number above 0 and up to {MOST_RESULTS} is expected",
-                self.results
-            ));
-        }
-        if let Some(ptx) = self.ptx.as_deref().filter(|v| version(v).is_none()) {
-            return Err(format!("ptx `{ptx}` is no PTX version; two numbers as in \"8.6\" are expected"));
-        }
-        for (key, name) in [("only", &self.only), ("except", &self.except)]
-            .into_iter()
-            .flat_map(|(key, list)| list.iter().map(move |name| (key, name)))
-        {
-            if name.starts_with("sm_") || format!("sm_{name}").parse::<Arch>().is_err() {
-                return Err(format!(
-                    "{key}: `{name}` is no compile target; write it without sm_, as 90a or 120a"
-                ));
-            }
-        }
-        if self.chains.is_empty() {
-            return Err("needs at least one form under `chains`".into());
-        }
-        for (form, chain) in &self.chains {
-            if chain.rotate == 0 || chain.ops == 0 || chain.unroll < 8 * chain.ops {
-                return Err(format!("form `{form}`: rotate and ops are at least 1, unroll at least 8 x ops"));
-            }
-            if chain.unroll > MOST_UNROLL || chain.rotate > MOST_ROTATE {
-                return Err(format!(
-                    "form `{form}`: unroll {} and rotate {}; up to {MOST_UNROLL} and {MOST_ROTATE} can be used: the larger \
-                     body holds 2 x unroll operations, and at most {LARGEST_BODY} instructions",
-                    chain.unroll, chain.rotate
-                ));
-            }
-            for name in chain.with.keys().chain(chain.temp.keys()) {
-                if name == "x" || !name.bytes().all(|b| b.is_ascii_lowercase()) {
-                    return Err(format!(
-                        "form `{form}`: `{name}` is no name for a register; use letters a-w, y, z"
-                    ));
-                }
-            }
-            if let Some((name, kind)) = chain.temp.iter().find(|(_, k)| !data::is_register_kind(k)) {
-                return Err(format!(
-                    "form `{form}`: temp `{name}` has kind `{kind}`; {}",
-                    data::REGISTER_KINDS
-                ));
-            }
-            if !chain.step.contains("%x") {
-                return Err(format!("form `{form}`: the step does not use its state `%x`"));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The line of the first entry with this name, from 1.
-fn line_of(text: &str, name: &str) -> Option<usize> {
-    let named = |line: &usize| text.lines().nth(line - 1).and_then(name_on) == Some(name);
-    name_lines(text).find(named)
-}
-
-/// The lines, from 1, that name an entry, in order.
-fn name_lines(text: &str) -> impl Iterator<Item = usize> {
-    text.lines().enumerate().filter(|(_, line)| name_on(line).is_some()).map(|(at, _)| at + 1)
-}
-
-/// The name that a line gives an entry.
-fn name_on(line: &str) -> Option<&str> {
-    let value = line.trim_start_matches(['-', ' ', '{']).strip_prefix("name:")?;
-    Some(value.split([',', '#']).next()?.trim().trim_matches(['"', '\'']))
 }
 
 #[cfg(test)]
@@ -371,6 +302,15 @@ instructions:
     fn the_embedded_spec_reads() {
         let spec = Spec::embedded().unwrap();
         assert!(spec.entry("ex2.approx.ftz.f32").is_some());
+    }
+
+    #[test]
+    fn an_entry_whose_name_stands_in_an_unusual_place_is_checked_too() {
+        let flow = "instructions: [{name: t, target: [], chains: {f: {x: b32, step: 'op %x;'}}}]";
+        assert!(error(flow).starts_with("mine.yaml: `t`: needs `target`"), "{}", error(flow));
+        let json = "{\"instructions\": [\n{\"name\": \"t\", \"target\": [], \"chains\": {\"f\": {\"x\": \"b32\", \"step\": \
+                    \"op %x;\"}}}]}";
+        assert!(error(json).starts_with("mine.yaml:2: `t`: needs `target`"), "{}", error(json));
     }
 
     #[test]
@@ -427,13 +367,20 @@ instructions:
     #[test]
     fn errors_name_the_file_the_line_and_what_would_do() {
         assert!(error("instructions: 3").starts_with("mine.yaml:1: "));
+        let told = error(&GOOD.replace("{x: f32,", "{ops: many, x: f32,"));
+        assert_eq!(
+            told,
+            "mine.yaml:6: instructions[0].chains.feedback.ops: invalid type: string \"many\", expected a whole number"
+        );
+        assert!(error(&GOOD.replace("f32, with", "'f32[2,1]', with")).contains("`f32[2,1]` is no data type"));
         let twice = format!("{GOOD}{}", GOOD.trim_start_matches("\ninstructions:\n"));
-        assert_eq!(error(&twice), "mine.yaml:3: `fma.rn.f32`: is listed twice for the same targets");
+        assert_eq!(error(&twice), "mine.yaml:7: `fma.rn.f32`: is listed twice for the same targets");
         assert!(error(&GOOD.replace("target: [FFMA]", "results: 2")).contains("compound: true"));
         assert!(error(&GOOD.replace("%x", "%y")).contains("does not use its state"));
         assert!(error(&GOOD.replace("x: f32", "x: f31")).contains("f31"));
         assert!(error(&GOOD.replace("{a:", "{x:")).contains("no name for a register"));
+        assert!(error(&GOOD.replace("step:", "temp: {b: b32}, step:")).contains("`with` and under `temp`"));
         let mix = format!("{GOOD}mixes:\n  - {{of: [fma.rn.f32, ex2], ratio: [1, 4]}}\n");
-        assert!(error(&mix).contains("`ex2`: a mix names no such entry"));
+        assert_eq!(error(&mix), "mine.yaml:8: `ex2`: a mix names no such entry");
     }
 }

@@ -3,7 +3,7 @@
 //! A guarded instruction, or one behind a branch that may be taken, is in the machine code and may never be executed; one
 //! in an inner loop may be executed more than once. Neither has a rate that counting could give.
 
-use super::{is_branch, is_call_around};
+use super::window::{is_branch, is_call_around};
 use kbt_sass::Instruction;
 
 /// Why an instruction of a body does not run exactly once a trip.
