@@ -13,12 +13,14 @@ impl TraceOutcome {
         let t = &self.trace;
         let level = t.level.map_or_else(|| "level not stated".to_owned(), |l| format!("level {l}"));
         let kernel = t.kernel.as_ref().map_or_else(String::new, |k| format!("{k}: "));
+        let many = |n: u64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        // Some recorders do not say which SM a CTA ran on.
+        let sms = if t.sms > 0 { format!(" on {}", many(t.sms, "SM")) } else { String::new() };
         out.line(format!(
-            "{kernel}{} trace, {level}, {} CTAs on {} SMs, {} records [{}]",
+            "{kernel}{} trace, {level}, {}{sms}, {} [{}]",
             t.format.as_str(),
-            t.ctas,
-            t.sms,
-            t.records,
+            many(t.ctas, "CTA"),
+            many(t.records, "record"),
             self.provenance.kind
         ));
         let (standing, reason) = match &self.absolute {

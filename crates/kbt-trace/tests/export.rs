@@ -311,7 +311,7 @@ fn records_without_a_partner_are_in_no_file_and_counted() {
     let last = rings[0].records.iter().rposition(|r| r.tag >> b::KBT_TRACE_KIND_SHIFT == b::KBT_TRACE_END);
     rings[0].records.remove(last.unwrap());
     let bytes = file(&info(Level::Coarse), 1024, &rings);
-    let expected = LeftOut { orphan_begins: 1, orphan_ends: 1 };
+    let expected = LeftOut { orphan_begins: 1, orphan_ends: 1, ..LeftOut::default() };
     let mut sink = std::io::sink();
     assert_eq!(write_perfetto(source(bytes.clone()).as_mut(), &mut sink).unwrap().left_out, expected);
     assert_eq!(write_chrome(source(bytes.clone()).as_mut(), &mut sink).unwrap().left_out, expected);
@@ -350,4 +350,23 @@ fn a_role_is_drawn_as_busy_only_while_it_recorded() {
     // Its last record is the end of the wait of step 14, at 15520; the drawing starts with step 13, at 13500.
     assert_eq!(rows, [("Softmax", None, None), ("PV", None, Some(2020.0))]);
     assert!(svg(&outcome).unwrap().contains("width=\"653.1\" height=\"36.0\" class=\"b\"><title>PV<"));
+}
+
+#[test]
+fn counters_that_end_early_or_are_missing_are_counted() {
+    let mut rings = filled_and_freed(0, 30);
+    rings[1].records.truncate(14 * 5 + 2);
+    rings[1].header.closed = 0;
+    let mut torn = filled_and_freed(1, 30);
+    torn[1].header.close_clock = 1;
+    let bytes = file(&info(Level::Coarse), 1024, &[rings, torn].concat());
+    for write in [write_chrome, write_perfetto] {
+        let mut source =
+            open(Box::new(std::io::Cursor::new(bytes.clone())), "a", &Default::default()).unwrap();
+        let left_out = write(source.as_mut(), &mut Vec::new()).unwrap().left_out;
+        assert_eq!((left_out.rings_cut, left_out.rings_contradict), (1, 1));
+        let said: Vec<_> = left_out.problems().list().iter().map(ToString::to_string).collect();
+        assert!(said.iter().any(|s| s.ends_with("(its counter ends there)")), "{said:?}");
+        assert!(said.iter().any(|s| s.ends_with("(no counter)")), "{said:?}");
+    }
 }

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 fn try_all(bytes: &[u8]) {
     for input in Input::ALL {
         for unit in [None, Some(Unit::Cycles)] {
-            let options = ReadOptions { input, clock_mhz: Some(1500.0), unit, tensor: None };
+            let options = ReadOptions { input, clock_mhz: Some(1500.0), unit, ..ReadOptions::default() };
             let source = || open(Box::new(std::io::Cursor::new(bytes.to_vec())), "fuzz", &options);
             let more = AnalyseOptions { timeline_steps: 3, ..AnalyseOptions::default() };
             let Ok(outcome) = source().and_then(|mut s| analyse(s.as_mut(), &more)) else { continue };

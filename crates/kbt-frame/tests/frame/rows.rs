@@ -20,6 +20,7 @@ fn rows(ctas: u32) -> String {
     let lane = |role, records: &[(u64, Kind)]| Lane {
         role,
         events: records.iter().map(|&(at, kind)| Event { at: 500 + at, kind, id: 0, step: 3 }).collect(),
+        closed: Some(600),
         ..Lane::default()
     };
     let cta = |cta| CtaTrace {

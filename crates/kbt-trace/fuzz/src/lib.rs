@@ -16,7 +16,7 @@ pub fn everything(input: Input, data: &[u8]) {
         _ => &[None],
     };
     for &unit in units {
-        let options = ReadOptions { input, clock_mhz: Some(1500.0), unit, tensor: None };
+        let options = ReadOptions { input, clock_mhz: Some(1500.0), unit, ..ReadOptions::default() };
         let source = || open(Box::new(std::io::Cursor::new(data.to_vec())), "fuzz", &options);
         let on = |threads| {
             let more = AnalyseOptions {

@@ -46,6 +46,9 @@ impl Arrivals {
     /// How `wait` was released.
     pub(super) fn release(&self, wait: Wait) -> Release {
         let times = self.by_barrier.get(usize::from(wait.barrier)).map_or(&[][..], Vec::as_slice);
+        if times.is_empty() {
+            return Release::Unknown;
+        }
         let before = times.partition_point(|&at| at <= wait.end);
         let Some(recorded) = self.recorded.of(wait.barrier).filter(|r| wait.end <= r.to) else {
             return Release::Cut;
@@ -100,6 +103,9 @@ mod tests {
         let release = |arrivals: &Arrivals, begin, end| arrivals.release(Wait { barrier: 2, begin, end });
         assert_eq!(release(&arrivals, 14, 20), Release::Ready);
         assert_eq!(release(&arrivals, 95, 98), Release::Cut, "role 1 is known up to 52");
+        cta.lanes.iter_mut().flat_map(|l| &mut l.events).for_each(|e| e.kind = Kind::Instant);
+        arrivals.collect(&cta, &edges);
+        assert_eq!(release(&arrivals, 95, 98), Release::Unknown, "a recorder without arrivals");
         // Role 1 lost its first records: from 52 on it is known.
         cta.lanes[1] = Lane { dropped: Some(1), ..lane(1, &[52], Some(99)) };
         arrivals.collect(&cta, &edges);

@@ -1,7 +1,7 @@
 //! Chrome trace events: a process per CTA, a thread per role. For viewers that take nothing else, and read back by
 //! kbt without loss of cycles: `otherData` holds how many SM cycles one unit of a time stamp is.
 
-use super::{ExportCounts, Time, cta_name, flows, span_name, spans};
+use super::{ExportCounts, Time, cta_name, flows, occupancy, span_name, spans};
 use crate::read::{CHROME_CYCLES, CHROME_MHZ};
 use crate::rings;
 use crate::{Clock, CtaTrace, Kind, Source, TraceError};
@@ -77,7 +77,7 @@ pub fn write_chrome(source: &mut dyn Source, out: &mut dyn Write) -> Result<Expo
             }
         }
         for ring in &rings {
-            let Ok(occupancy) = rings::occupancy(&cta, ring) else { continue };
+            let Some(occupancy) = occupancy(&cta, ring, &mut counts.left_out) else { continue };
             counts.counters += occupancy.changes.len() as u64;
             let name = format!("ring {}: slots {}", ring.name, occupancy.count.as_str());
             let counter = |(at, slots)| json!({"ph": "C", "pid": pid, "ts": us(at), "name": name, "args": {"slots": slots}});

@@ -13,6 +13,7 @@ pub use rows::{ROWS_SCHEMA, RowCounts, RowsHead, write_rows};
 pub use svg::svg;
 
 use crate::recorded::Arriving;
+use crate::rings::{self, Occupancy, Refusal, Ring};
 use crate::{Clock, CtaTrace, Kind, Lane, ProblemKind, Problems, Releaser, TraceInfo};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -37,13 +38,17 @@ pub struct ExportCounts {
     pub left_out: LeftOut,
 }
 
-/// Records without their partner, which are in none of the files written.
+/// What is in none of the files written: records without their partner, and rings that cannot be counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LeftOut {
     /// Begins without an end.
     pub orphan_begins: u64,
     /// Ends without a begin.
     pub orphan_ends: u64,
+    /// Rings of CTAs whose counter is missing or ends early, since a role had stopped recording.
+    pub rings_cut: u64,
+    /// Rings of CTAs without a counter, since their records contradict each other.
+    pub rings_contradict: u64,
 }
 
 impl LeftOut {
@@ -53,8 +58,24 @@ impl LeftOut {
         let mut problems = Problems::default();
         problems.add(ProblemKind::OrphanBegin, None, self.orphan_begins, || "not exported".into());
         problems.add(ProblemKind::OrphanEnd, None, self.orphan_ends, || "not exported".into());
+        problems.add(ProblemKind::RingCut, None, self.rings_cut, || "its counter ends there".into());
+        problems.add(ProblemKind::RingContradicts, None, self.rings_contradict, || "no counter".into());
         problems
     }
+}
+
+/// How full `ring` was in `cta`; where that cannot be said, or not to the end, it is counted.
+fn occupancy(cta: &CtaTrace, ring: &Ring, left_out: &mut LeftOut) -> Option<Occupancy> {
+    match rings::occupancy(cta, ring) {
+        Ok(found) => {
+            left_out.rings_cut += u64::from(found.cut_by.is_some());
+            return Some(found);
+        }
+        Err(Refusal::Silent) => {}
+        Err(Refusal::Cut { .. }) => left_out.rings_cut += 1,
+        Err(Refusal::Contradicts { .. }) => left_out.rings_contradict += 1,
+    }
+    None
 }
 
 /// A span of a lane in ticks; `wait` tells its id's table.
@@ -230,6 +251,6 @@ mod tests {
         let spans = spans(&Lane { events, ..Lane::default() }, &mut left_out);
         let lines: Vec<_> = spans.iter().map(|s| (s.begin, s.end, s.line)).collect();
         assert_eq!(lines, [(0, 5, 0), (1, 2, 0), (3, 7, 1), (7, 9, 0)]);
-        assert_eq!(left_out, LeftOut { orphan_begins: 1, orphan_ends: 0 });
+        assert_eq!(left_out, LeftOut { orphan_begins: 1, ..LeftOut::default() });
     }
 }

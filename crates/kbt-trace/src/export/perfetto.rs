@@ -5,7 +5,7 @@
 //! of the global timer where the trace relates its clock to it.
 
 use super::proto::Message;
-use super::{ExportCounts, Flows, Span, Time, cta_name, flows, span_name, spans};
+use super::{ExportCounts, Flows, Span, Time, cta_name, flows, occupancy, span_name, spans};
 use crate::rings::{self, Ring};
 use crate::{CtaTrace, Kind, Source, TraceError, TraceInfo};
 use std::io::Write;
@@ -112,7 +112,7 @@ impl Writer<'_> {
             self.instants(index, cta, &flows, tracks[0], &mut marks);
         }
         for ring in self.rings {
-            let Ok(occupancy) = rings::occupancy(cta, ring) else { continue };
+            let Some(occupancy) = occupancy(cta, ring, &mut self.counts.left_out) else { continue };
             let name = format!("ring {}: slots {}", ring.name, occupancy.count.as_str());
             let rank = self.info.roles.len() as u64 * 16 + u64::from(ring.empty);
             let track = self.track(&name, Some(parent), rank, Some("slots"))?;

@@ -97,7 +97,7 @@ impl<'a> Drawing<'a> {
         for (index, ring) in t.rings.iter().enumerate() {
             self.ring(ring, bottom + index as f64 * RING)?;
         }
-        let notes = [self.key(), self::notes(outcome)].concat();
+        let notes = [self.key(), notes(outcome)].concat();
         let notes: Vec<_> = notes.iter().flat_map(|note| wrapped(note, WIDTH - 40.0)).collect();
         for (index, note) in notes.iter().enumerate() {
             self.text(20.0, self.end + 56.0 + index as f64 * 16.0, "m", &fit(note, WIDTH - 40.0))?;

@@ -8,10 +8,11 @@
 use super::named::{Names, Spans};
 use super::{ReadOptions, flashinfer::gcd, json};
 use crate::{
-    Clock, CtaTrace, Input, MemoryTrace, ProblemKind, Problems, Role, StepRule, TraceError, TraceInfo,
+    Clock, CtaTrace, Input, MemoryTrace, ProblemKind, Problems, Role, StepRule, TraceError, TraceInfo, spelt,
 };
-use serde::Deserialize;
-use std::collections::BTreeMap;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The timer's documented step.
 const QUANTUM_NS: u64 = 32;
@@ -31,10 +32,17 @@ struct File {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Launch {
+    #[serde(deserialize_with = "name")]
+    kernel_name: Option<String>,
     grid_dim_x: Option<u64>,
     grid_dim_y: Option<u64>,
     ranges: Vec<Range>,
     markers: Vec<Marker>,
+}
+
+/// A name, where it is a text: one that is none must not cost the launch.
+fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Ok(Value::deserialize(deserializer)?.as_str().map(str::to_owned))
 }
 
 #[derive(Deserialize, Clone, PartialEq, Eq)]
@@ -84,9 +92,10 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
     let mut names = Names::default();
     let mut lanes = Lanes::new();
     let mut quantum = 0;
-    let middle = middle(&file.launches);
+    let taken = taken(&file.launches, name, options)?;
+    let middle = middle(&taken);
     let far = |at: u64| at.abs_diff(middle) > LONGEST_NS;
-    for (index, launch) in file.launches.iter().enumerate() {
+    for &(index, launch) in &taken {
         let grid = (launch.grid_dim_x.unwrap_or(1 << 16), launch.grid_dim_y.unwrap_or(1 << 16));
         for range in &launch.ranges {
             let text =
@@ -131,12 +140,16 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
             }
         }
     }
-    let launches = file.launches.len();
+    let launches = taken.len();
     problems.add(ProblemKind::Ignored, None, names.too_many, || "more than 65536 names".into());
-    let recorded = file.launches.iter().filter(|l| !l.ranges.is_empty() || !l.markers.is_empty()).count();
-    if recorded > 1 {
-        problems.add(ProblemKind::Launches, None, recorded as u64, String::new);
+    let recorded: Vec<_> = taken.iter().filter(|(_, launch)| launch.recorded()).collect();
+    if recorded.len() > 1 {
+        problems.add(ProblemKind::Launches, None, recorded.len() as u64, || "--launch takes one".into());
     }
+    let kernels: BTreeSet<_> =
+        recorded.iter().filter_map(|(_, launch)| launch.kernel_name.as_ref()).collect();
+    let kernel =
+        kernels.first().filter(|_| kernels.len() == 1).map(|name| ("kernel".to_owned(), (*name).clone()));
     let (roles, ctas) = into_ctas(lanes);
     if ctas.is_empty() {
         let why = match problems.count(ProblemKind::UnknownRecord) {
@@ -165,9 +178,42 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
         events,
         barriers,
         edges: Vec::new(),
-        meta: BTreeMap::new(),
+        meta: kernel.into_iter().collect(),
     };
     Ok(MemoryTrace::new(info, ctas, problems))
+}
+
+/// The launches that are read, with their numbers: all, or the one asked for.
+fn taken<'a>(
+    launches: &'a [Launch],
+    name: &str,
+    options: &ReadOptions,
+) -> Result<Vec<(usize, &'a Launch)>, TraceError> {
+    let numbered = launches.iter().enumerate();
+    let Some(wanted) = options.launch else { return Ok(numbered.collect()) };
+    let found: Vec<_> =
+        numbered.clone().filter(|(index, launch)| *index == wanted && launch.recorded()).collect();
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let with = numbered.filter(|(_, launch)| launch.recorded()).map(|(index, launch)| {
+        let kernel = launch.kernel_name.as_ref().map_or_else(String::new, |k| format!(" ({})", spelt(k)));
+        format!("{index}{kernel}")
+    });
+    let with: Vec<_> = with.collect();
+    let none = if with.is_empty() { ", and nor has any other" } else { "" };
+    Err(TraceError::Argument {
+        what: "--launch",
+        found: format!("{wanted}, which in {name} has no ranges and no markers{none}"),
+        accepted: if with.is_empty() { "a file with ranges".into() } else { with.join(", ") },
+    })
+}
+
+impl Launch {
+    /// Whether anything of it was recorded.
+    const fn recorded(&self) -> bool {
+        !self.ranges.is_empty() || !self.markers.is_empty()
+    }
 }
 
 impl Range {
@@ -179,11 +225,11 @@ impl Range {
 }
 
 /// The middle one of the stamps that begin ranges, else of the markers'.
-fn middle(launches: &[Launch]) -> u64 {
-    let starts = launches.iter().flat_map(|l| &l.ranges).filter_map(|r| r.start_ts);
+fn middle(launches: &[(usize, &Launch)]) -> u64 {
+    let starts = launches.iter().flat_map(|(_, l)| &l.ranges).filter_map(|r| r.start_ts);
     let mut stamps: Vec<u64> = starts.collect();
     if stamps.is_empty() {
-        stamps.extend(launches.iter().flat_map(|l| &l.markers).filter_map(|m| m.timestamp));
+        stamps.extend(launches.iter().flat_map(|(_, l)| &l.markers).filter_map(|m| m.timestamp));
     }
     let half = stamps.len() / 2;
     if stamps.is_empty() { 0 } else { *stamps.select_nth_unstable(half).1 }

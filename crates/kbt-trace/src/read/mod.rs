@@ -93,6 +93,8 @@ pub struct ReadOptions {
     pub unit: Option<Unit>,
     /// The tensor that is the buffer, in a tensor file that holds several.
     pub tensor: Option<String>,
+    /// The launch to read, from 0, of an IKET file that holds several; by default all.
+    pub launch: Option<usize>,
 }
 
 /// What some editors put ahead of text in UTF-8.
@@ -120,7 +122,11 @@ pub fn open(
     (&mut input).take(8).read_to_end(&mut head).map_err(TraceError::io(name))?;
     let kbt = head == crate::bindings::KBT_TRACE_FILE_MAGIC[..8];
     if options.input == Input::Kbt || (options.input == Input::Auto && kbt) {
-        for (what, given) in [("--unit", options.unit.is_some()), ("--tensor", options.tensor.is_some())] {
+        for (what, given) in [
+            ("--unit", options.unit.is_some()),
+            ("--tensor", options.tensor.is_some()),
+            ("--launch", options.launch.is_some()),
+        ] {
             if given {
                 return Err(TraceError::Argument {
                     what,
@@ -156,6 +162,16 @@ pub fn open(
         Input::Auto => detect(&bytes, name, options)?,
         format => read(format, &bytes, name, options)?,
     };
+    if options.launch.is_some() && trace.info.format != Input::Iket {
+        return Err(TraceError::Argument {
+            what: "--launch",
+            found: format!(
+                "given, but {name} is read as {}, which tells no launches apart",
+                trace.info.format.as_str()
+            ),
+            accepted: "it with IKET traces only".into(),
+        });
+    }
     if options.unit.is_some() && trace.info.format != Input::Chrome {
         return Err(TraceError::Argument {
             what: "--unit",

@@ -111,3 +111,43 @@ fn a_far_stamp_a_marker_named_like_a_wait_and_a_second_launch_are_seen() {
     value["launches"].as_array_mut().unwrap().push(again);
     assert_eq!(problem(&read(&value), ProblemKind::Launches), 2);
 }
+
+#[test]
+fn one_launch_of_several_is_read_alone() {
+    let mut value = documented();
+    let mut slow = value["launches"][0].clone();
+    slow["kernelName"] = json!("slow\nkernel");
+    for range in slow["ranges"].as_array_mut().unwrap() {
+        for stamp in ["startTs", "endTs"] {
+            range[stamp] = json!(range[stamp].as_u64().unwrap() * 2 + 1_000_000);
+        }
+    }
+    let idle = json!({"kernelName": "idle", "ranges": [], "markers": []});
+    value["launches"].as_array_mut().unwrap().extend([idle, slow]);
+    let of = |launch| ReadOptions { clock_mhz: Some(1000.0), launch, ..ReadOptions::default() };
+    let bytes = serde_json::to_vec(&value).unwrap();
+    let read = |launch| analysed(&bytes, &of(launch), AnalyseOptions::default()).unwrap();
+    let period = |outcome: &TraceOutcome| outcome.role("warp 12").unwrap().mean_period_cycles.unwrap();
+    let all = read(None);
+    assert_eq!((period(&all), all.trace.ctas, all.trace.kernel.as_deref()), (960.0, 2, None));
+    assert!(all.problems.iter().any(|p| p.kind == ProblemKind::Launches && p.says.contains("--launch")));
+    let (first, third) = (read(Some(0)), read(Some(2)));
+    assert_eq!((period(&first), period(&third), third.trace.ctas), (640.0, 1280.0, 1));
+    assert_eq!(third.trace.kernel.as_deref(), Some("slow\nkernel"));
+    assert_eq!(problem(&third, ProblemKind::Launches), 0);
+    for launch in [1, 7] {
+        let message = error(&bytes, &of(Some(launch)));
+        assert!(message.contains(&format!("--launch: {launch}, which")), "{message}");
+        assert!(message.ends_with("accepted: 0 (k), 2 (slow\\nkernel)"), "{message}");
+    }
+    let options = ReadOptions { launch: Some(0), ..ReadOptions::default() };
+    let own = file(&info(Level::Coarse), 64, &pipeline(0, 5, 0));
+    assert!(error(&own, &options).contains("--launch"));
+    assert!(
+        error(
+            br#"[{"ph": "X", "ts": 1, "dur": 2, "name": "a"}]"#,
+            &ReadOptions { unit: Some(Unit::Nanoseconds), ..options }
+        )
+        .contains("IKET traces only")
+    );
+}

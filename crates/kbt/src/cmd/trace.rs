@@ -90,6 +90,9 @@ struct Reading {
     /// Which tensor is the buffer, in a safetensors, npz or .pt file with several.
     #[arg(long, value_name = "NAME")]
     tensor: Option<String>,
+    /// Which launch to read, from 0, of an IKET file with several; by default all of them together.
+    #[arg(long, value_name = "N")]
+    launch: Option<usize>,
 }
 
 /// The clean kernel's time, to put its step beside the trace's.
@@ -172,6 +175,7 @@ impl Reading {
                 Stamp::Cycles => kbt_trace::Unit::Cycles,
             }),
             tensor: self.tensor.clone(),
+            launch: self.launch,
         };
         kbt_trace::open(input, &file.display().to_string(), &options).map_err(failure)
     }

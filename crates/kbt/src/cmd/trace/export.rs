@@ -182,7 +182,7 @@ fn parquet(args: &Args) -> Outcome {
     let RowCounts { rows, left_out } = written;
     something(args, source.as_ref(), left_out, rows)?;
     notes(source.as_ref(), left_out);
-    let LeftOut { orphan_begins, orphan_ends } = left_out;
+    let LeftOut { orphan_begins, orphan_ends, .. } = left_out;
     counted(args, &[("rows", rows), ("orphan_begins", orphan_begins), ("orphan_ends", orphan_ends)])
 }
 
