@@ -148,6 +148,11 @@ pub fn diff(a: &TraceOutcome, b: &TraceOutcome) -> TraceDiff {
     if a.trace.format != b.trace.format {
         notes.push("the recorders differ: part of each change is theirs".to_owned());
     }
+    if let (Some(a), Some(b)) = (&a.provenance.device, &b.provenance.device)
+        && a != b
+    {
+        notes.push(format!("the devices differ: {a} and {b}"));
+    }
     let counted =
         |outcome: &TraceOutcome, name: &str| outcome.rings.iter().find(|r| r.name == name).map(|r| r.counted);
     for ring in &a.rings {

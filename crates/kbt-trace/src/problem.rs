@@ -56,7 +56,7 @@ kinds! {
     /// Too few steps to know the steady state.
     PrologueOnly, "too few steps to tell the steady state from prologue and tail; the numbers hold both";
     /// No step could be found.
-    NoSteps, "no step starts were found; period and busy time are refused";
+    NoSteps, "no whole step, from one start to the next, was found; period and busy time are refused";
     /// No waits were recorded.
     NoWaits, "no waits were recorded; busy time, slack and the critical role are refused";
     /// Durations near the clock's step.

@@ -40,6 +40,28 @@ fn a_lane_that_ends_early_ends_what_is_said_of_its_ring_and_of_its_releases() {
 }
 
 #[test]
+fn a_file_cut_inside_a_cta_says_nothing_of_the_roles_after_the_cut() {
+    let rings: Vec<_> = (0..2).flat_map(|cta| filled_and_freed(cta, 30)).collect();
+    let whole = file(&info(Level::Coarse), 1024, &rings);
+    // CTA 1 without the last 100 records of softmax and all of P·V's.
+    let cut = outcome(&whole[..whole.len() - 8 * (100 + rings[3].records.len())]);
+    assert_eq!(cut.rings[0].ctas, 1);
+    let said =
+        cut.problems.iter().find(|p| p.kind == ProblemKind::NoOccupancy || p.kind == ProblemKind::RingCut);
+    assert_eq!(said, None, "{said:?}: a CTA without releases is no ring to speak of");
+    // Softmax was not closed as far as the file goes: its tail is that of CTA 0.
+    assert_eq!(
+        cut.role("Softmax").unwrap().tail_cycles,
+        outcome(&whole).role("Softmax").unwrap().tail_cycles
+    );
+    let first = outcome(
+        &whole[..whole.len()
+            - 8 * (rings[3].records.len() + rings[2].records.len() + 30 + rings[1].records.len())],
+    );
+    assert!(first.role("PV").is_none(), "{:?}", first.roles);
+}
+
+#[test]
 fn a_ring_whose_records_contradict_each_other_has_no_numbers() {
     let said = |rings: &[kbt_trace::kbt::RingRecords]| {
         let outcome = outcome(&file(&info(Level::Coarse), 1024, rings));

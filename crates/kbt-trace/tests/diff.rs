@@ -122,3 +122,15 @@ fn steady_steps_are_not_gated_against_a_prologue() {
         "a value needs one trace"
     );
 }
+
+#[test]
+fn devices_that_differ_are_said() {
+    let trace = |device: &str| {
+        let mut info = info(Level::Coarse);
+        info.meta.insert("device".into(), device.into());
+        outcome(&file(&info, 1024, &pipeline(0, 30, 0)))
+    };
+    let text = diff(&trace("Test GPU"), &trace("Another GPU")).render_text();
+    assert!(text.contains("note: the devices differ: Test GPU and Another GPU"), "{text}");
+    assert!(!diff(&trace("Test GPU"), &trace("Test GPU")).render_text().contains("devices"));
+}

@@ -365,3 +365,39 @@ fn the_kept_trace_is_replaced_by_a_run_that_succeeds_alone() {
     assert_eq!(std::fs::read(&kept).unwrap(), std::fs::read(&trace).unwrap());
     assert_eq!(names(folder.path()), ["kept.kbttrace", "run.sh", "target.yaml"]);
 }
+
+#[test]
+fn names_from_a_file_forge_no_line_and_a_launch_is_chosen() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, out) = (folder.path().join("t.json"), folder.path().join("out"));
+    let range = |launch: u64, i: u64| {
+        let at = 1_000_000 * launch + 640 * (launch + 1) * i;
+        serde_json::json!({"rangeName": "mma\nnote: all is well\u{1b}[2J", "startTs": at, "endTs": at + 320,
+            "warpLocs": [{"smId": 0, "ctaId": [0, 0, 0], "warpId": 4}]})
+    };
+    let launch = |l: u64| serde_json::json!({"ranges": (0..30).map(|i| range(l, i)).collect::<Vec<_>>()});
+    std::fs::write(&file, serde_json::json!({"launches": [launch(0), launch(1)]}).to_string()).unwrap();
+    let file = file.to_str().unwrap();
+    let args = ["stats", file, "--clock-mhz", "1000", "--launch", "1"];
+    let printed = text(&kbt(&args).stdout);
+    assert!(
+        printed.contains("period 1280 ") && printed.contains("mma\\nnote: all is well\\u{1b}[2J"),
+        "{printed}"
+    );
+    assert!(!printed.lines().any(|line| line.starts_with("note: all")), "{printed}");
+    let stats = json(&[&args[..], &["--format", "json"]].concat());
+    assert_eq!(stats["roles"][0]["events"][0]["name"], "mma\nnote: all is well\u{1b}[2J");
+    let gated = kbt(&["diff", file, file, "--clock-mhz", "1000", "--gate", "event no=1"]);
+    let said = text(&gated.stderr);
+    assert!(
+        gated.status.code() == Some(2) && said.lines().count() == 1 && !said.contains('\u{1b}'),
+        "{said}"
+    );
+    assert_eq!(kbt(&["stats", file, "--clock-mhz", "1000", "--launch", "2"]).status.code(), Some(2));
+    for to in ["svg", "perfetto", "chrome"] {
+        let args = ["export", file, "--to", to, "--clock-mhz", "1000", "-o", out.to_str().unwrap()];
+        let written = kbt(&args);
+        assert_eq!(written.status.code(), Some(0), "{to}: {}", text(&written.stderr));
+        assert!(!text(&written.stderr).contains('\u{1b}'), "{to}");
+    }
+}

@@ -202,7 +202,8 @@ impl RoleSum {
             }
             steps = edges.held.len() as u64;
         }
-        self.lanes += 1;
+        // A lane that was not even opened is one that the file was cut before.
+        self.lanes += u64::from(!lane.events.is_empty() || lane.opened.is_some());
         self.starts += walked.starts;
         if steps > 0 {
             self.by_lane.push((ticks as f64 / steps as f64, place));

@@ -122,7 +122,7 @@ fn slack(sums: &StepSum, floor: u64) -> f64 {
 fn wait(id: u16, sum: &WaitSum, role: usize, steps: u64, info: &TraceInfo, scale: &Scale) -> WaitStats {
     let told = scale.tells(&sum.each);
     let steps = steps.max(1) as f64;
-    let (mut released_by, mut hardware) = (Vec::new(), None);
+    let (mut released_by, mut hardware): (Vec<String>, _) = (Vec::new(), None);
     for releaser in releasers(&info.edges, id, role) {
         let by = match releaser {
             Releaser::Role(index) => Some(index),
@@ -136,9 +136,8 @@ fn wait(id: u16, sum: &WaitSum, role: usize, steps: u64, info: &TraceInfo, scale
                 issuer
             }
         };
-        released_by.extend(by.map(|index| info.role_name(index)));
+        released_by.extend(by.map(|index| info.role_name(index)).filter(|name| !released_by.contains(name)));
     }
-    released_by.dedup();
     let known = sum.ready + sum.round_trip.count();
     WaitStats {
         on: info.barrier_name(id),

@@ -7,8 +7,12 @@ use std::collections::{BTreeMap, BinaryHeap};
 /// Whether a span's name says that it waits, and on what.
 ///
 /// A name waits if one of its words (split at anything but letters and digits) starts with `wait`; it waits on the
-/// other words: `wait S` and `S_wait` on `S`, `mbarrier_wait` on `mbarrier`, `wait` on `wait`.
+/// other words: `wait S` and `S_wait` on `S`, `mbarrier_wait` on `mbarrier`, `wait` on `wait`. What follows `wait` and a
+/// space, as kbt itself writes it, is taken as it is.
 pub(super) fn waits_on(name: &str) -> Option<String> {
+    if let Some(on) = name.strip_prefix("wait ").filter(|on| !on.trim().is_empty()) {
+        return Some(on.to_owned());
+    }
     let words: Vec<_> = name.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty()).collect();
     let waits = |word: &&str| word.get(..4).is_some_and(|head| head.eq_ignore_ascii_case("wait"));
     if !words.iter().any(waits) {
@@ -179,6 +183,7 @@ mod tests {
     fn a_name_waits_on_its_other_words() {
         for (name, on) in [
             ("wait S", Some("S")),
+            ("wait P_full 1", Some("P_full 1")),
             ("WAIT_P_full1", Some("P full1")),
             ("ab_wait", Some("ab")),
             ("wait", Some("wait")),
