@@ -54,6 +54,20 @@ impl Screening {
     }
 }
 
+/// All points in an order of which every beginning is spread over the whole space, for a screening that runs out of time:
+/// multiples of the golden ratio fill the unit interval evenly.
+#[must_use]
+pub fn spread(points: usize) -> Vec<usize> {
+    let place = |k: usize| (k as f64 * 0.618_033_988_749_894_9).fract();
+    let mut visits: Vec<usize> = (0..points).collect();
+    visits.sort_by(|a, b| place(*a).total_cmp(&place(*b)));
+    let mut order = vec![0; points];
+    for (index, visit) in visits.into_iter().enumerate() {
+        order[visit] = index;
+    }
+    order
+}
+
 /// The screened points by their time over the baseline's, the fastest first.
 #[must_use]
 pub fn ranked(entries: &Entries) -> Vec<(usize, f64)> {
@@ -98,6 +112,25 @@ mod tests {
     use crate::journal::Probe;
     use crate::record::{Ending, Record};
     use kbt_target::Setting;
+
+    #[test]
+    fn every_beginning_of_the_order_is_spread_over_the_space() {
+        for points in [1, 2, 49, 144, 1000] {
+            let order = spread(points);
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert!(sorted.into_iter().eq(0..points), "each once");
+            assert_eq!(order[0], 0);
+            // No gap is much longer than it has to be.
+            for seen in [8, 30, 100].into_iter().filter(|n| *n < points) {
+                let mut seen_points = order[..seen].to_vec();
+                seen_points.extend([0, points]);
+                seen_points.sort_unstable();
+                let gap = seen_points.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
+                assert!(gap <= 3 * points.div_ceil(seen), "{points} points, {seen} seen: a gap of {gap}");
+            }
+        }
+    }
 
     fn sample(time_us: f64) -> Sample {
         Sample { time_us, spread_us: 0.0, launches: 5, clock_mhz: Some(1980.0), throttle: None }

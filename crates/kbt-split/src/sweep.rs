@@ -18,6 +18,9 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+/// Of a sweep's time so much may go into screening; with the rest the best seen by then are compared and confirmed.
+const SCREENING_SHARE: f64 = 0.6;
+
 pub use crate::error::SweepError;
 pub use crate::progress::Progress;
 
@@ -100,7 +103,8 @@ impl<'a> Sweep<'a> {
             self.begin_comparing(&state)?;
             self.all_at(&workers, |gpu| self.work(&state, started, gpu));
         }
-        if usable && held(&state).entries.records.len() == of {
+        // Where the time ended between two comparisons, the fastest so far may not be the fastest.
+        if usable && held(&state).waiting.is_empty() {
             self.confirm(&state, &workers);
         }
         let mut state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -126,13 +130,15 @@ impl<'a> Sweep<'a> {
             let seen = |i: &usize| {
                 state.entries.record(*i).is_some() || state.entries.screened.iter().any(|r| r.index == *i)
             };
-            let waiting = (1..self.spec.space.points.len()).rev().filter(|i| !seen(i)).collect();
+            let order = screen::spread(self.spec.space.points.len());
+            let waiting = order.into_iter().rev().filter(|i| *i != 0 && !seen(i)).collect();
             state.waiting = waiting;
         }
     }
 
-    /// Hands out what has to be compared yet: everything, or what a finished screening leaves, the fastest first.
-    /// What it leaves out is finished with that.
+    /// Hands out what has to be compared yet: everything, or what the screening leaves, the fastest first. What a
+    /// whole screening leaves out is finished with that; where it ended early the fastest of those seen are compared, and
+    /// the others may be yet, when the sweep goes on.
     fn begin_comparing(&self, state: &Mutex<State>) -> Result<(), SweepError> {
         let mut guard = held(state);
         let state = &mut *guard;
@@ -141,15 +147,15 @@ impl<'a> Sweep<'a> {
             state.waiting = points.filter(|i| state.entries.record(*i).is_none()).collect();
             return Ok(());
         };
-        if state.failed.is_some() || !state.waiting.is_empty() {
-            // The screening was ended early: nothing is known of the rest, so nothing can be left out.
+        if state.failed.is_some() {
             state.waiting.clear();
             return Ok(());
         }
+        let is_whole = state.waiting.is_empty();
         let ranked = screen::ranked(&state.entries);
         let kept = screening.kept(ranked.len());
         (self.watch)(&Progress::Narrowed { kept, of: ranked.len() });
-        for (index, ratio) in &ranked[kept..] {
+        for (index, ratio) in ranked[kept..].iter().filter(|_| is_whole) {
             let screened = state.entries.screened.iter().find(|r| r.index == *index);
             if let Some(record) = screened.filter(|_| state.entries.record(*index).is_none()) {
                 let record = Record { screened_ratio: Some(*ratio), ..record.clone() };
@@ -162,18 +168,19 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// Takes the next point; `None` where none is left, the time is over, or something failed.
-    fn next(&self, state: &mut State, started: Instant) -> Option<usize> {
+    /// Takes the next point; `None` where none is left, this share of the time is over, or something failed.
+    fn next(&self, state: &mut State, started: Instant, share: f64) -> Option<usize> {
         // A sweep without its baseline has nothing to say, whatever the budget.
-        if self.is_over(state, started) && (state.failed.is_some() || state.waiting.last() != Some(&0)) {
+        let is_over = self.is_over(state, started, share);
+        if is_over && (state.failed.is_some() || state.waiting.last() != Some(&0)) {
             return None;
         }
         state.waiting.pop()
     }
 
-    /// Whether no further point is to be begun.
-    fn is_over(&self, state: &State, started: Instant) -> bool {
-        state.failed.is_some() || self.budget_s.is_some_and(|s| started.elapsed().as_secs_f64() >= s)
+    /// Whether no further point is to be begun within this share of the time.
+    fn is_over(&self, state: &State, started: Instant, share: f64) -> bool {
+        state.failed.is_some() || self.budget_s.is_some_and(|s| started.elapsed().as_secs_f64() >= s * share)
     }
 
     /// Screens points, with a run of the baseline before the first and now and then.
@@ -227,7 +234,7 @@ impl<'a> Sweep<'a> {
             if !steps.is_empty() && steps.len() + needed > places {
                 return steps;
             }
-            let Some(index) = self.next(state, started) else { return steps };
+            let Some(index) = self.next(state, started, SCREENING_SHARE) else { return steps };
             if due {
                 steps.push(Step::Probe);
                 *since = 0;
@@ -263,7 +270,7 @@ impl<'a> Sweep<'a> {
             let batch: Vec<(usize, Option<Record>)> = {
                 let mut state = held(state);
                 let take: Vec<usize> =
-                    (0..self.share(&state)).map_while(|_| self.next(&mut state, started)).collect();
+                    (0..self.share(&state)).map_while(|_| self.next(&mut state, started, 1.0)).collect();
                 let screened = |i: usize| state.entries.screened.iter().find(|r| r.index == i).cloned();
                 take.into_iter().map(|i| (i, screened(i))).collect()
             };
@@ -280,7 +287,7 @@ impl<'a> Sweep<'a> {
                 let group: Vec<_> = batch.by_ref().take(self.timed_together()).collect();
                 let (against, baseline) = {
                     let mut state = held(state);
-                    if self.is_over(&state, started) && group.iter().all(|(index, _)| *index != 0) {
+                    if self.is_over(&state, started, 1.0) && group.iter().all(|(index, _)| *index != 0) {
                         state.waiting.extend(group.iter().map(|(index, _)| *index));
                         continue;
                     }

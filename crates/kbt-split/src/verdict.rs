@@ -1,7 +1,7 @@
-//! What a sweep says of the class of fix "re-split the handoff".
+//! What a sweep says of the class of fix "re-split the handoff", and of those that its other knobs belong to.
 //!
-//! Only points that differ from the baseline in nothing but the handoff speak for or against it: a faster number
-//! format is another class's win. A recommendation rests on the confirmation, whose samples are fresh.
+//! Only points that differ from the baseline in nothing but the handoff speak for or against re-splitting it: a faster
+//! tile or number format is another class's win. A recommendation rests on the confirmation, whose samples are fresh.
 
 use crate::outcome::{Confirmed, PointOutcome, PointStatus, RatioFigure, SplitOutcome};
 use crate::record::CheckOutcome;
@@ -17,10 +17,24 @@ impl SplitOutcome {
     #[must_use]
     pub fn verdicts(&self) -> Vec<Verdict> {
         let split = self.handoff_verdict();
-        vec![match &self.without {
+        let split = match &self.without {
             Some(without) => without.weigh(split),
             None => split,
-        }]
+        };
+        std::iter::once(split).chain(self.other_verdict()).collect()
+    }
+
+    /// The fastest confirmed setting in which more than the handoff differs, as a win of the class that the first of its
+    /// other knobs is of. A sweep tries some values of a class's knobs, so it rules none of these classes out.
+    fn other_verdict(&self) -> Option<Verdict> {
+        let handoff: Vec<usize> = self.handoff_points().map(|p| p.index).collect();
+        let others: Vec<&PointOutcome> =
+            self.points.iter().skip(1).filter(|p| !handoff.contains(&p.index)).collect();
+        let (point, confirmed) = self.confirmed_faster(&others)?;
+        let changed = point.setting.differs_from(&self.baseline()?.setting);
+        let class =
+            self.varied.iter().filter(|k| changed.0.contains_key(*k)).find_map(|k| self.fixes.get(k))?;
+        Some(self.recommend(*class, point, confirmed))
     }
 
     fn handoff_verdict(&self) -> Verdict {
@@ -41,7 +55,8 @@ impl SplitOutcome {
                 .next("name the handoff and more values of its knobs in the target file");
         }
         if let Some((point, confirmed)) = self.confirmed_faster(&points) {
-            return self.recommend(point, confirmed);
+            let verdict = self.recommend(FixClass::HandoffSplit, point, confirmed);
+            return self.with_model_evidence(verdict);
         }
         let timed: Vec<&&PointOutcome> = points.iter().filter(|p| p.status == PointStatus::Timed).collect();
         let unsettled: Vec<&&&PointOutcome> =
@@ -85,7 +100,7 @@ impl SplitOutcome {
         self.with_model_evidence(result)
     }
 
-    fn recommend(&self, point: &PointOutcome, confirmed: &Confirmed) -> Verdict {
+    fn recommend(&self, class: FixClass, point: &PointOutcome, confirmed: &Confirmed) -> Verdict {
         let ratio =
             confirmed.to_baseline.map(|r| figure("time over the baseline's", r, &confirmed.provenance));
         let standing = match &point.check {
@@ -102,7 +117,7 @@ impl SplitOutcome {
                 self.changed(point)
             ),
         };
-        let mut verdict = Verdict::new(FixClass::HandoffSplit, standing, Step::Handoff, reason)
+        let mut verdict = Verdict::new(class, standing, Step::Handoff, reason)
             .with(Evidence::supports(
                 "timed against the baseline once more, with fresh processes",
                 ratio.into_iter().collect(),
@@ -119,7 +134,7 @@ impl SplitOutcome {
                 vec![figure("worst setting", r, &worst.provenance)],
             ));
         }
-        self.with_model_evidence(verdict)
+        verdict
     }
 
     /// The fastest confirmed setting among points of the handoff alone.
@@ -169,9 +184,14 @@ impl SplitOutcome {
         if let Some(why) = &self.refused {
             return format!("split: refused: {why}");
         }
-        let timed = self.points.iter().filter(|p| p.status == PointStatus::Timed).count();
+        let count = |what: fn(&PointOutcome) -> bool| self.points.iter().filter(|p| what(p)).count();
+        let timed = count(|p| p.status == PointStatus::Timed);
+        let screened = match count(PointOutcome::is_seen_once) {
+            0 => String::new(),
+            n => format!(", {n} more seen once"),
+        };
         let of = format!(
-            "{timed} of {} settings timed, {} forbidden by the contract",
+            "{timed} of {} settings timed{screened}, {} forbidden by the contract",
             self.points.len(),
             self.forbidden.len()
         );

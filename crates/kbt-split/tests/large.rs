@@ -2,6 +2,7 @@
 //! broken off anywhere.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use kbt_evidence::{FixClass, Standing};
 use kbt_split::outcome::{PointStatus, SplitOutcome};
 use kbt_split::{Agreement, Choice, SameBytes, Screening, Space, Spec, Sweep, journal};
 use kbt_target::stats::Rng;
@@ -143,6 +144,58 @@ fn a_screening_broken_off_anywhere_goes_on_and_runs_no_point_again() {
             assert_eq!(launches.get(&record.setting), None, "cut {cut}: {} ran again", record.setting);
         }
         assert_eq!(outcome.points.len(), POINTS);
+    }
+}
+
+#[test]
+fn a_screening_that_runs_out_of_time_compares_what_it_saw_and_goes_on_later() {
+    struct Slow(Chip);
+    impl Launcher for Slow {
+        fn launch(&self, request: &LaunchRequest) -> Launch {
+            std::thread::sleep(std::time::Duration::from_millis(4));
+            self.0.launch(request)
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let spec = spec().screened();
+    let run = |budget_s: Option<f64>| {
+        let chip = Slow(Chip::new(9));
+        let mut sweep = Sweep::prepare(folder.path(), spec.clone(), true, &chip, &SameBytes).unwrap();
+        sweep.budget_s = budget_s;
+        sweep.run().unwrap()
+    };
+    // However fast the machine is, 240 processes of 4 ms take longer than six tenths of 1.2 s.
+    let first = run(Some(1.2));
+    let seen = first.points.iter().filter(|p| p.is_seen_once()).count();
+    let not_run = first.points.iter().filter(|p| p.status == PointStatus::NotRun).count();
+    assert!(0 < seen && seen < not_run, "{seen} of {not_run} not run were seen");
+    assert!(first.headline().contains(&format!("{seen} more seen once")), "{}", first.headline());
+    let compared = first.points.iter().filter(|p| p.index != 0 && p.speed.is_some()).count();
+    assert!(compared > 0, "{first}");
+    let second = run(None);
+    assert!(second.points.iter().all(|p| p.status != PointStatus::NotRun && !p.is_seen_once()), "{second}");
+    assert!(!second.confirmed.is_empty());
+}
+
+#[test]
+fn a_win_of_other_knobs_is_of_the_class_that_the_file_names() {
+    let folder = tempfile::tempdir().unwrap();
+    for (line, class) in
+        [("", FixClass::LaunchShape), (", fix: tensor_throughput", FixClass::TensorThroughput)]
+    {
+        let text = format!(
+            "schema: kbt.target/1\nname: fake\nrun: {{command: [fake]}}\nknobs:\n  - {{name: X, values: [0, 13], default: \
+             0{line}}}\n  - {{name: Y, values: [4], default: 4}}\noutputs: [{{name: o}}]\n"
+        );
+        let target = Target::from_yaml(&text, "fake.yaml", Path::new("")).unwrap();
+        let space = Space::new(&target, &Choice::default()).unwrap();
+        let spec = Spec::new(target, space, TimingPolicy { resamples: 100, ..TimingPolicy::default() });
+        let outcome =
+            sweep(&folder.path().join(class.to_string()), &spec, &Chip { slow: 0.0, ..Chip::new(4) }, &[]);
+        let verdicts = outcome.verdicts();
+        let won = verdicts.iter().find(|v| v.standing == Standing::Recommended);
+        assert_eq!(won.map(|v| v.class), Some(class), "{outcome}");
+        assert!(won.unwrap().next.as_ref().unwrap().contains("X=13"), "{won:?}");
     }
 }
 

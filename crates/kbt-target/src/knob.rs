@@ -1,6 +1,7 @@
 //! One knob of a target: what can be varied, its values, and what they may change in the outputs.
 
 use crate::Scalar;
+use kbt_evidence::FixClass;
 use serde::{Deserialize, Serialize};
 
 /// One thing to vary.
@@ -18,6 +19,9 @@ pub struct Knob {
     /// What its values may change in the outputs.
     #[serde(default)]
     pub change: Change,
+    /// The class of fix that a gain by it counts as; a launch shape where the file does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fix: Option<FixClass>,
     /// The values to try.
     pub values: Vec<Scalar>,
     /// The value of the baseline; one of `values`.
@@ -35,6 +39,7 @@ struct RawKnob {
     set: SetBy,
     #[serde(default)]
     change: Change,
+    fix: Option<FixClass>,
     values: Vec<Scalar>,
     default: Scalar,
 }
@@ -43,7 +48,7 @@ impl TryFrom<RawKnob> for Knob {
     type Error = String;
 
     fn try_from(raw: RawKnob) -> Result<Self, String> {
-        let RawKnob { name, about, set, change, values, default } = raw;
+        let RawKnob { name, about, set, change, fix, values, default } = raw;
         let mut chars = name.chars();
         let starts = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
         if !starts || !chars.all(|c| c.is_ascii_alphanumeric() || c == '_') {
@@ -62,7 +67,7 @@ impl TryFrom<RawKnob> for Knob {
         if name.starts_with("KBT_") && crate::environment::RESERVED.contains(&name.as_str()) {
             return Err(format!("knob `{name}`: kbt sets this variable itself; choose another name"));
         }
-        Ok(Self { name, about, set, change, values, default })
+        Ok(Self { name, about, set, change, fix, values, default })
     }
 }
 

@@ -1,26 +1,21 @@
-//! What a sweep found: `kbt.split/1`. Built from the plan and the journal, so it can be made again at any time.
+//! What became of one point of a sweep.
 
 use crate::contract::Integers;
 use crate::journal::Entries;
-use crate::model::{HandoffTimes, TimesError};
-use crate::ranking::{fastest_confirmed, ratio_to_baseline};
-use crate::record::{CheckOutcome, Confirmation, Ending, Record, Stage};
-use crate::score::ModelCurve;
-use crate::space::{Excluded, Forbidden, Point};
+use crate::ranking::ratio_to_baseline;
+use crate::record::{CheckOutcome, Ending, Record, Stage};
+use crate::space::Point;
 use crate::spec::Spec;
-use crate::without::WithoutHandoff;
 use kbt_evidence::Provenance;
 use kbt_target::stats::{Interval, bootstrap_median, median};
 use kbt_target::{Comparison, Setting, Speed, Status, check};
 use serde::{Deserialize, Serialize};
 
-/// The schema that outcomes state.
-pub const SCHEMA: &str = "kbt.split/1";
-
 /// Confidence of the interval of a point's own time. Its ratio is the sounder figure.
 const TIME_LEVEL: f64 = 0.95;
 
 /// What is said of a point that was not compared.
+const NOT_COMPARED_NOTE: &str = "screened: one process; the time ended before it could be compared";
 const SCREENED_NOTE: &str = "screened: one process, slower than those that were compared";
 
 /// What became of a point.
@@ -131,160 +126,6 @@ pub struct PointOutcome {
     pub provenance: Provenance,
 }
 
-/// A setting's direct comparison with the baseline, on fresh samples.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Confirmed {
-    /// The index of the setting.
-    pub index: usize,
-    /// The verdict; absent where a process failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub speed: Option<Speed>,
-    /// Its time over the baseline's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub to_baseline: Option<RatioFigure>,
-    /// The chance that two equal settings are called faster or slower.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error_rate_ratio: Option<f64>,
-    /// What failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub problem: Option<String>,
-    /// How its numbers are known.
-    pub provenance: Provenance,
-}
-
-/// The whole outcome of step 5.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SplitOutcome {
-    /// Always [`SCHEMA`].
-    pub schema: String,
-    /// The target's name.
-    pub target: String,
-    /// Why there is no measurement, where there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refused: Option<String>,
-    /// The knobs that were varied.
-    pub varied: Vec<String>,
-    /// Those of them that set the handoff.
-    pub handoff_knobs: Vec<String>,
-    /// The points, the baseline first.
-    pub points: Vec<PointOutcome>,
-    /// The index of the fastest setting that was confirmed to be faster than the baseline; where none was, of the
-    /// compared point with the lowest ratio, which may be the baseline itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub best: Option<usize>,
-    /// The index of the point with the highest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub worst: Option<usize>,
-    /// The best settings against the baseline once more.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub confirmed: Vec<Confirmed>,
-    /// Settings that the contract forbids; never run.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub forbidden: Vec<Forbidden>,
-    /// Combinations that the target's constraints exclude.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub excluded: Vec<Excluded>,
-    /// Seconds of processes and rests on devices, all workers together.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub device_s: Option<f64>,
-    /// The modelled curve and its score against the measured points.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model: Option<ModelCurve>,
-    /// The kernel without a handoff against the best setting, where it has such a form.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub without: Option<WithoutHandoff>,
-    /// How the counts here are known; each point has a provenance of its own.
-    pub provenance: Provenance,
-}
-
-impl SplitOutcome {
-    /// What the journal says of the plan.
-    #[must_use]
-    pub fn new(spec: &Spec, entries: &Entries) -> Self {
-        let points: Vec<PointOutcome> =
-            spec.space.points.iter().map(|p| PointOutcome::new(spec, entries, p)).collect();
-        let ratio = |p: &&PointOutcome| p.to_baseline.map(|r| r.ratio);
-        let timed = || points.iter().filter(|p| p.status == PointStatus::Timed && p.to_baseline.is_some());
-        let by_ratio = |a: &&PointOutcome, b: &&PointOutcome| {
-            ratio(a).unwrap_or(f64::NAN).total_cmp(&ratio(b).unwrap_or(f64::NAN))
-        };
-        let confirmed: Vec<Confirmed> =
-            entries.confirmations.iter().map(|c| confirmed(spec, entries, c)).collect();
-        // A lone sample of a screening is no rival of a comparison: it may be the lucky one of hundreds.
-        let compared = || timed().filter(|p| p.index == 0 || p.speed.is_some());
-        let best = fastest_confirmed(entries).or_else(|| compared().min_by(by_ratio).map(|p| p.index));
-        let worst = timed().max_by(by_ratio).map(|p| p.index);
-        let refused = match points.first().map(|p| &p.status) {
-            Some(PointStatus::Timed) => None,
-            Some(PointStatus::NotRun) | None => Some("no point was run".to_owned()),
-            Some(status) => {
-                Some(format!("the baseline could not be measured: {}", status.why().unwrap_or_default()))
-            }
-        };
-        let how = format!("the plan and the journal of the sweep of {}", spec.target.name);
-        Self {
-            schema: SCHEMA.to_owned(),
-            target: spec.target.name.clone(),
-            refused,
-            varied: spec.space.varied.clone(),
-            handoff_knobs: spec.space.handoff_knobs.clone(),
-            best,
-            worst,
-            confirmed,
-            points,
-            forbidden: spec.space.forbidden.clone(),
-            excluded: spec.space.excluded.clone(),
-            device_s: Some(entries.device_s()).filter(|s| *s > 0.0),
-            model: None,
-            without: None,
-            provenance: Provenance::given(how),
-        }
-    }
-
-    /// The outcome of a step that had nothing to measure with: the legal points are there, unrun.
-    #[must_use]
-    pub fn unmeasured(spec: &Spec, why: impl Into<String>) -> Self {
-        Self { refused: Some(why.into()), ..Self::new(spec, &Entries::default()) }
-    }
-
-    /// Adds the modelled curve, scored against the points that were measured.
-    ///
-    /// # Errors
-    /// Where the times cannot be.
-    pub fn with_model(mut self, times: &HandoffTimes) -> Result<Self, TimesError> {
-        self.model = Some(ModelCurve::new(times, &self)?);
-        Ok(self)
-    }
-
-    /// The same outcome read back from a file: measurements become recordings.
-    #[must_use]
-    pub fn read_back(mut self) -> Self {
-        let provenances = self.points.iter_mut().map(|p| &mut p.provenance);
-        for provenance in provenances.chain(self.confirmed.iter_mut().map(|c| &mut c.provenance)) {
-            *provenance = provenance.clone().read_back();
-        }
-        if let Some(without) = &mut self.without {
-            without.provenance = without.provenance.clone().read_back();
-        }
-        self.model = self.model.map(ModelCurve::read_back);
-        self
-    }
-
-    /// The baseline, where there is one.
-    #[must_use]
-    pub fn baseline(&self) -> Option<&PointOutcome> {
-        self.points.first()
-    }
-
-    /// The points that differ from the baseline in how the handoff is set, and in nothing else.
-    pub fn handoff_points(&self) -> impl Iterator<Item = &PointOutcome> {
-        let base = self.baseline().map(|b| &b.setting);
-        self.points.iter().skip(1).filter(move |p| {
-            base.is_some_and(|b| p.setting.differs_from(b).0.keys().all(|k| self.handoff_knobs.contains(k)))
-        })
-    }
-}
-
 impl PointOutcome {
     /// What the journal says of a point of the plan.
     #[must_use]
@@ -308,12 +149,23 @@ impl PointOutcome {
             to_baseline: to_baseline(entries, point.index),
             speed: comparison.map(|c| c.speed),
             against: record.and_then(|r| r.against),
-            notes: match record.and_then(|r| r.screened_ratio) {
-                Some(_) => vec![SCREENED_NOTE.to_owned()],
-                None => comparison.map(|c| c.notes.clone()).unwrap_or_default(),
+            notes: match (record, record.and_then(|r| r.screened_ratio)) {
+                (None, _) if entries.screened.iter().any(|r| r.index == point.index) => {
+                    vec![NOT_COMPARED_NOTE.to_owned()]
+                }
+                (_, Some(_)) => vec![SCREENED_NOTE.to_owned()],
+                _ => comparison.map(|c| c.notes.clone()).unwrap_or_default(),
             },
             provenance: provenance(spec, record),
         }
+    }
+}
+
+impl PointOutcome {
+    /// Whether it was screened, and the sweep ended before it could be compared or left out.
+    #[must_use]
+    pub fn is_seen_once(&self) -> bool {
+        self.status == PointStatus::NotRun && self.notes.iter().any(|n| n == NOT_COMPARED_NOTE)
     }
 }
 
@@ -381,20 +233,8 @@ fn to_baseline(entries: &Entries, index: usize) -> Option<RatioFigure> {
     Some(RatioFigure::of(record.comparison.as_ref()?).times(before))
 }
 
-fn confirmed(spec: &Spec, entries: &Entries, c: &Confirmation) -> Confirmed {
-    let comparison = c.comparison.as_ref();
-    Confirmed {
-        index: c.index,
-        speed: comparison.map(|c| c.speed),
-        to_baseline: comparison.map(RatioFigure::of),
-        error_rate_ratio: comparison.map(|c| c.error_rate),
-        problem: c.problem.clone(),
-        provenance: provenance(spec, entries.record(c.index)),
-    }
-}
-
 /// A point that was timed was measured; one that was not is only planned.
-fn provenance(spec: &Spec, record: Option<&Record>) -> Provenance {
+pub(super) fn provenance(spec: &Spec, record: Option<&Record>) -> Provenance {
     match record.filter(|r| r.ending == Ending::Timed) {
         None => Provenance::given("the sweep's plan: this point has no time"),
         Some(record) => {
