@@ -123,8 +123,11 @@ const fn class(holds: Holds) -> Option<&'static str> {
 fn row(t: &Table, r: &Row, known: bool) -> Markup {
     html! {
         tr class=[r.marked.then_some("marked")] {
-            @for (c, cell) in t.columns.iter().zip(&r.cells) { td class=[class(c.holds)] { (line(cell)) } }
-            @if known { td.known { @for s in &r.known { (badge(*s)) " " } } }
+            // On a narrow screen each row is a card, whose cells are named by these.
+            @for (c, cell) in t.columns.iter().zip(&r.cells) {
+                td class=[class(c.holds)] data-label=(c.title) { (line(cell)) }
+            }
+            @if known { td.known data-label="Known" { @for s in &r.known { (badge(*s)) " " } } }
         }
     }
 }

@@ -289,9 +289,10 @@ pub(crate) fn apply(row: &CheckRow, signals: &Signals) -> Check {
         _ => "not evaluated: a signal that decides it is not known".to_owned(),
     };
     let mut needed: Vec<String> = Vec::new();
-    if fired.is_none() {
+    // What is answered asks for nothing more.
+    if status == CheckStatus::NotEvaluated {
         for condition in open.iter().flat_map(|i| row.any[*i]) {
-            let text = format!("{} ({})", condition.signal.meaning(), condition.signal.measure());
+            let Some(text) = signals.ask(condition.signal) else { continue };
             if condition.holds(signals).is_none() && !needed.contains(&text) {
                 needed.push(text);
             }

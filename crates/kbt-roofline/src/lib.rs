@@ -32,6 +32,7 @@ mod metrics;
 mod order;
 pub mod outcome;
 mod outputs;
+mod picture;
 mod predict;
 mod published;
 mod remeasured;

@@ -167,27 +167,20 @@ fn judge(candidate: &CandidateSpec, case: &Case<'_>, checks: &[Check]) -> (Candi
         }
         needed.extend(check.needed.iter().cloned());
     }
-    // A reading that only flags another's absence is not asked for, nor one of instructions that the work has not.
-    let tensor = case.work.parts.iter().any(|p| p.tensor);
-    let asked_for = |c: &Condition| {
-        !matches!(c.signal, Signal::ImpliedTraffic | Signal::CommInside)
-            && (tensor || c.signal != Signal::LegacyMma)
-    };
-    let wanting = |c: &Condition| format!("{} ({})", c.signal.meaning(), c.signal.measure());
+    let wanting = |c: &Condition| signals.ask(c.signal);
     for group in candidate.supports {
         let holds: Vec<Option<bool>> = group.iter().map(|c| c.holds(signals)).collect();
         if holds.iter().all(|h| *h == Some(true)) {
             supports.push(together(group, signals));
         } else if !holds.contains(&Some(false)) {
-            needed.extend(group.iter().filter(|c| c.holds(signals).is_none() && asked_for(c)).map(wanting));
+            needed.extend(group.iter().filter(|c| c.holds(signals).is_none()).filter_map(wanting));
         }
     }
     for condition in candidate.against {
         match condition.holds(signals) {
             Some(true) => against.extend(condition.statement(signals)),
             Some(false) => looked_for.extend(condition.not_against(signals)),
-            None if asked_for(condition) => needed.push(wanting(condition)),
-            None => {}
+            None => needed.extend(wanting(condition)),
         }
     }
     if let Some(text) = stated::against(candidate.id, case) {

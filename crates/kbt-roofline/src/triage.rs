@@ -6,17 +6,14 @@ use crate::facts::FactSheet;
 use crate::intake::{self, Scope};
 use crate::matrix;
 use crate::order;
-use crate::outcome::{
-    Call, ExperimentResult, Fact, InitialCall, PlotPoint, PlotRoof, Resource, RooflinePlot, SCHEMA, Status,
-    TriageOutcome,
-};
+use crate::outcome::{Call, ExperimentResult, Fact, InitialCall, Resource, SCHEMA, Status, TriageOutcome};
 use crate::outputs;
 use crate::published::same_device;
 use crate::sheet::SheetError;
 use crate::signals::{self, Signal, Signals};
 use crate::work::{self, Work};
-use crate::{checks, contradictions, experiments, predict};
-use kbt_evidence::{Figure, Provenance, Unit};
+use crate::{checks, contradictions, experiments, picture, predict};
+use kbt_evidence::{Figure, Unit};
 
 /// Within this factor of the ridge neither side is called.
 pub(crate) const NEAR_RIDGE: f64 = 1.5;
@@ -108,7 +105,7 @@ pub fn triage(
     outcome.margin = Some(initial.margin.clone());
     outcome.initial = Some(initial);
     outcome.bounds.clone_from(&accounts.bounds);
-    outcome.plot = Some(plot(&case));
+    outcome.plot = Some(picture::of(&case));
     let firm = |f: &Figure| is_firm(f.provenance.kind);
     let roofs_firm = accounts.hbm_roof.iter().map(|(_, f)| f).chain(&accounts.compute_roof).all(firm);
     outcome.order_of_magnitude =
@@ -316,66 +313,4 @@ fn diagnose(outcome: &mut TriageOutcome, case: &Case<'_>) {
         ));
     }
     outcome.call = Some(call);
-}
-
-/// Every roof with its name, and the kernel where it was timed.
-fn plot(case: &Case<'_>) -> RooflinePlot {
-    let a = case.accounts;
-    let mut plot = RooflinePlot::default();
-    let stated = case.sheet.device.as_ref().and_then(|d| d.name.as_deref());
-    let other = stated.filter(|n| !same_device(n, &case.ceilings.device));
-    // A roof of another device than the rest says so.
-    let named = |kind: RoofKind| match other.filter(|_| case.ceilings.of_sheet(kind)) {
-        Some(other) => format!("{} of {other}", kind.as_str()),
-        None => kind.as_str().to_owned(),
-    };
-    let mut slope = |name: &str, f: &Figure| {
-        plot.roofs.push(PlotRoof {
-            name: name.to_owned(),
-            bytes_per_s: Some(f.value),
-            flop_per_s: None,
-            provenance: f.provenance.clone(),
-        });
-    };
-    if let Some((kind, f)) = &a.hbm_roof {
-        slope(&named(*kind), f);
-    }
-    for kind in [RoofKind::L2Read, RoofKind::SharedRead] {
-        if let Some(f) = case.ceilings.roof(kind) {
-            slope(&named(kind), f);
-        }
-    }
-    let mut flat = |name: String, value: f64, provenance: Provenance| {
-        plot.roofs.push(PlotRoof { name, bytes_per_s: None, flop_per_s: Some(value), provenance });
-    };
-    for (name, f) in &a.compute_parts {
-        flat(name.clone(), f.value, f.provenance.clone());
-    }
-    if let (Some(roof), true) = (&a.compute_roof, a.compute_parts.len() > 1) {
-        flat("arithmetic, at this operator's mix".to_owned(), roof.value, roof.provenance.clone());
-    }
-    if let (Some(ex2), Some(rate)) = (&case.work.ex2, case.ceilings.roof(RoofKind::Ex2)) {
-        let each = case.work.flop.value / ex2.value;
-        let name = format!("exp2 on the XU pipe, {each:.0} useful FLOP an exp2");
-        let f = Figure::computed(
-            &name,
-            each * rate.value,
-            Unit::FlopPerSecond,
-            &name,
-            &[&case.work.flop, ex2, rate],
-        );
-        flat(name, f.value, f.provenance);
-    }
-    if let Some(time) = &a.time_us {
-        let w = case.work;
-        let inputs = [&w.flop, &w.hbm_bytes, time];
-        let f = Figure::computed("point", 0.0, Unit::Ratio, "useful FLOP over the measured time", &inputs);
-        plot.points.push(PlotPoint {
-            name: case.sheet.title().to_owned(),
-            flop_per_byte: w.flop.value / w.hbm_bytes.value,
-            flop_per_s: w.flop.value / time.value * 1e6,
-            provenance: f.provenance,
-        });
-    }
-    plot
 }

@@ -1,21 +1,25 @@
 //! The roofline: roofs and kernels on logarithmic axes. Every roof is tagged with a letter and named beside the plot
 //! with its rate and how it is known; one that nobody measured is dashed.
 
+mod legend;
+mod marks;
+
 use super::{
-    BAND, BLUE, Canvas, DrawError, GREEN, GREY, GRID, INK, MUTED, ORANGE, PURPLE, RED, SKY, Scale, draw, fit,
-    label, text_width,
+    BLUE, Canvas, DrawError, GREEN, GREY, GRID, INK, MUTED, ORANGE, PURPLE, RED, SKY, Scale, draw, fit, label,
 };
 use crate::{ReportError, number};
-use kbt_roofline::outcome::{PlotPoint, PlotRoof, RooflinePlot};
+use kbt_roofline::outcome::{Level, PlotPoint, PlotRoof, RooflinePlot};
+use legend::{said_of_point, said_of_roof};
+use marks::{Mark, marker, named, place_of_tag, tag};
 use plotters::element::DashedPathElement;
-use plotters::prelude::{Circle, PathElement, Polygon, RGBColor, Rectangle};
+use plotters::prelude::{PathElement, RGBColor, Rectangle};
 use plotters::style::Color;
 use plotters::style::text_anchor::HPos;
 
 /// The plotting area, left to right and top to bottom.
 const LEFT: i32 = 84;
 const RIGHT: i32 = 566;
-const TOP: i32 = 16;
+const TOP: i32 = 58;
 /// Where the legend begins.
 const LEGEND: i32 = 588;
 
@@ -34,13 +38,41 @@ impl Axes {
 pub(crate) fn roofline(plot: &RooflinePlot) -> Result<String, ReportError> {
     let roofs = plot.roofs.iter().enumerate().map(|(i, r)| said_of_roof(i, r));
     let legend: i32 = roofs.chain(plot.points.iter().map(said_of_point)).map(|e| e.height()).sum();
-    let height = (TOP + 16 + legend).max(440);
-    draw("roofline", height.unsigned_abs(), |root| picture(root, plot, height - 56))
+    let height = (TOP + 16 + legend).max(480);
+    let svg = draw("roofline", height.unsigned_abs(), |root| picture(root, plot, height - 56))?;
+    Ok(dashed(&svg))
+}
+
+/// Lines of this width become dashed ones: dashes that are drawn one by one are ragged on slopes.
+const DASHED: u32 = 3;
+
+fn dashed(svg: &str) -> String {
+    svg.replace(&format!("stroke-width=\"{DASHED}\""), "stroke-width=\"2\" stroke-dasharray=\"7 5\"")
+}
+
+/// Whose roofs, which formats, and how the roofs are known.
+fn title(root: &Canvas<'_>, plot: &RooflinePlot) -> Result<(), DrawError> {
+    let device = if plot.device.is_empty() { String::new() } else { format!(" of {}", plot.device) };
+    let mut kinds: Vec<String> = Vec::new();
+    for roof in &plot.roofs {
+        let kind = roof.provenance.kind.to_string();
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    let formats =
+        if plot.formats.is_empty() { String::new() } else { format!("{}; ", plot.formats.join(", ")) };
+    let known = if kinds.is_empty() { String::new() } else { format!("roofs {}", kinds.join(" and ")) };
+    let room = i32::try_from(super::WIDTH).unwrap_or(900) - LEFT - 16;
+    root.draw_text(&fit(&format!("Roofline{device}"), 17, room), &label(17, INK, HPos::Left), (LEFT, 18))?;
+    root.draw_text(&fit(&format!("{formats}{known}"), 13, room), &label(13, MUTED, HPos::Left), (LEFT, 40))
 }
 
 fn picture(root: &Canvas<'_>, plot: &RooflinePlot, bottom: i32) -> Result<(), DrawError> {
     let axes = axes(plot, bottom);
-    grid(root, &axes)?;
+    title(root, plot)?;
+    let levels = plot.points.iter().any(|p| p.level != Level::Hbm);
+    grid(root, &axes, levels)?;
     let fastest = plot.roofs.iter().filter_map(|r| r.bytes_per_s).fold(0.0, f64::max);
     let highest = plot.roofs.iter().filter_map(|r| r.flop_per_s).fold(0.0, f64::max);
     let (mut slopes, mut flats) = (0, 0);
@@ -76,21 +108,32 @@ fn picture(root: &Canvas<'_>, plot: &RooflinePlot, bottom: i32) -> Result<(), Dr
         taken.push(at);
         tag(root, at, &letter, ink)?;
     }
-    // Several kernels have numbers; one before and after has two shapes.
-    let numbered = plot.points.len() > 2;
+    // Several kernels have numbers; one before and after has two shapes. A kernel's marks by other bytes are hollow.
+    let numbered = plot.points.iter().filter(|p| p.level == Level::Hbm).count() > 2;
+    let mut kernel = 0;
     for (index, point) in plot.points.iter().enumerate() {
+        if point.level == Level::Hbm && index > 0 {
+            kernel += 1;
+        }
+        let mark = Mark { kernel, numbered, hollow: point.level != Level::Hbm };
         let at = axes.at(point.flop_per_byte, point.flop_per_s);
-        let roof =
-            plot.roofs.iter().filter_map(|r| height_at(r, point.flop_per_byte)).fold(f64::INFINITY, f64::min);
+        let own = |r: &&PlotRoof| r.bytes_per_s.is_none() || r.level == point.level;
+        let heights = plot.roofs.iter().filter(own).filter_map(|r| height_at(r, point.flop_per_byte));
+        let roof = heights.fold(f64::INFINITY, f64::min);
         if roof.is_finite() && roof > point.flop_per_s && index == 0 && !numbered {
             let top = axes.at(point.flop_per_byte, roof);
             root.draw(&DashedPathElement::new([at, top], 2, 4, MUTED.stroke_width(1)))?;
         }
-        let nth = numbered.then_some(index + 1);
         if has_place(point) {
-            marker(root, at, index, nth)?;
+            marker(root, at, mark)?;
+            // The number or the place beside the first mark says whose it is.
+            let name = match point.level {
+                Level::Hbm => point.name.clone(),
+                level => format!("by {}", level.phrase()),
+            };
+            named(root, at, &name, &mut taken)?;
         }
-        marker(root, (LEGEND + 13, y), index, nth)?;
+        marker(root, (LEGEND + 13, y), mark)?;
         y = said_of_point(point).draw(root, y)?;
     }
     Ok(())
@@ -116,7 +159,7 @@ fn axes(plot: &RooflinePlot, bottom: i32) -> Axes {
     Axes { x: Scale { from: x, to: (LEFT, RIGHT) }, y: Scale { from: y, to: (bottom, TOP) } }
 }
 
-fn grid(root: &Canvas<'_>, axes: &Axes) -> Result<(), DrawError> {
+fn grid(root: &Canvas<'_>, axes: &Axes, levels: bool) -> Result<(), DrawError> {
     let ((left, right), (bottom, top)) = (axes.x.to, axes.y.to);
     for (value, major) in decades(axes.x.from) {
         let x = axes.x.at(value.log10());
@@ -134,11 +177,12 @@ fn grid(root: &Canvas<'_>, axes: &Axes) -> Result<(), DrawError> {
     }
     root.draw(&Rectangle::new([(left, top), (right, bottom)], MUTED))?;
     let middle = i32::midpoint(left, right);
-    root.draw_text(
-        "useful operations a byte of HBM (FLOP/B)",
-        &label(13, INK, HPos::Center),
-        (middle, bottom + 36),
-    )?;
+    let bytes = if levels {
+        "useful operations a byte of the level that roof and mark name (FLOP/B)"
+    } else {
+        "useful operations a byte of HBM (FLOP/B)"
+    };
+    root.draw_text(bytes, &label(13, INK, HPos::Center), (middle, bottom + 36))?;
     root.draw_text("FLOP/s", &label(13, INK, HPos::Left), (left + 8, top + 12))
 }
 
@@ -189,119 +233,17 @@ fn ends(roof: &PlotRoof, axes: &Axes, fastest: f64, highest: f64) -> Option<((i3
     })
 }
 
-/// Slopes have their tags low on the line, flat roofs at its right end, each a bit further on than the last; where the
-/// line is at its end they begin anew, beside the earlier ones.
-fn place_of_tag(from: (i32, i32), to: (i32, i32), nth: usize) -> (i32, i32) {
-    let round = |places: usize| {
-        let (round, place) = ((nth - 1) / places, (nth - 1) % places);
-        (i32::try_from(round % 3).unwrap_or(0), i32::try_from(place).unwrap_or(0))
-    };
-    let share = if from.1 == to.1 {
-        let (round, place) = round(9);
-        91 - 9 * place - 3 * round
-    } else {
-        let (round, place) = round(6);
-        20 + 12 * place + 4 * round
-    };
-    (from.0 + (to.0 - from.0) * share / 100, from.1 + (to.1 - from.1) * share / 100)
-}
-
 fn stroke(root: &Canvas<'_>, line: Vec<(i32, i32)>, ink: RGBColor, solid: bool) -> Result<(), DrawError> {
     if solid {
         root.draw(&PathElement::new(line, ink.stroke_width(2)))
     } else {
-        root.draw(&DashedPathElement::new(line, 6, 5, ink.stroke_width(2)))
+        root.draw(&PathElement::new(line, ink.stroke_width(DASHED)))
     }
-}
-
-fn tag(root: &Canvas<'_>, at: (i32, i32), letter: &str, ink: RGBColor) -> Result<(), DrawError> {
-    root.draw(&Circle::new(at, 9, GRID.filled()))?;
-    root.draw(&Circle::new(at, 9, ink.stroke_width(2)))?;
-    root.draw_text(letter, &label(12, INK, HPos::Center), at)
 }
 
 /// A roof's letter in the plot and its legend.
 fn letter(index: usize) -> String {
     char::from(b'a' + u8::try_from(index % 26).unwrap_or(0)).to_string()
-}
-
-/// An entry of the legend, in lines: the name, and what goes with it.
-struct Entry {
-    name: Vec<String>,
-    what: Vec<String>,
-}
-
-impl Entry {
-    const LINE: i32 = 16;
-    const GAP: i32 = 10;
-
-    fn new(name: &str, what: &str) -> Self {
-        let room = i32::try_from(super::WIDTH).unwrap_or(900) - LEGEND - 38;
-        Self { name: wrapped(name, 13, room), what: wrapped(what, 12, room) }
-    }
-
-    fn height(&self) -> i32 {
-        i32::try_from(self.name.len() + self.what.len()).unwrap_or(2) * Self::LINE + Self::GAP
-    }
-
-    /// Draws it from a height on and gives the next one's.
-    fn draw(&self, root: &Canvas<'_>, y: i32) -> Result<i32, DrawError> {
-        let lines = self.name.iter().map(|l| (l, 13, INK)).chain(self.what.iter().map(|l| (l, 12, MUTED)));
-        for (at, (line, size, ink)) in (0..).map(|i| y + i * Self::LINE).zip(lines) {
-            root.draw_text(line, &label(size, ink, HPos::Left), (LEGEND + 36, at))?;
-        }
-        Ok(y + self.height())
-    }
-}
-
-fn said_of_roof(index: usize, roof: &PlotRoof) -> Entry {
-    let rate = roof
-        .bytes_per_s
-        .map_or_else(|| number::si(roof.flop_per_s.unwrap_or(f64::NAN), "FLOP/s"), |b| number::si(b, "B/s"));
-    Entry::new(&format!("{} – {}", letter(index), roof.name), &format!("{rate}, {}", roof.provenance.kind))
-}
-
-fn said_of_point(point: &PlotPoint) -> Entry {
-    let known = point.provenance.kind;
-    let what = if has_place(point) {
-        let rate = number::si(point.flop_per_s, "FLOP/s");
-        format!("{rate} at {} FLOP/B, {known}", number::plain(point.flop_per_byte))
-    } else {
-        format!("no useful operations, no place here, {known}")
-    };
-    Entry::new(&point.name, &what)
-}
-
-/// A text in lines of a width; only a single word that is longer is cut.
-fn wrapped(text: &str, size: u32, room: i32) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(last) if last.is_empty() => word.clone_into(last),
-            Some(last) if text_width(&format!("{last} {word}"), size) <= room => {
-                last.push(' ');
-                last.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines.iter().map(|line| fit(line, size, room)).collect()
-}
-
-/// Circles for the kernel as it was, diamonds for what became of it; numbers where there are more.
-fn marker(root: &Canvas<'_>, (x, y): (i32, i32), index: usize, nth: Option<usize>) -> Result<(), DrawError> {
-    if let Some(nth) = nth {
-        root.draw(&Circle::new((x, y), 9, BAND.filled()))?;
-        root.draw(&Circle::new((x, y), 9, INK.stroke_width(1)))?;
-        return root.draw_text(&nth.to_string(), &label(12, INK, HPos::Center), (x, y));
-    }
-    if index == 0 {
-        root.draw(&Circle::new((x, y), 6, BLUE.filled()))?;
-        return root.draw(&Circle::new((x, y), 6, INK.stroke_width(1)));
-    }
-    let corners = [(x, y - 8), (x + 8, y), (x, y + 8), (x - 8, y), (x, y - 8)];
-    root.draw(&Polygon::new(corners.to_vec(), GREEN.filled()))?;
-    root.draw(&PathElement::new(corners.to_vec(), INK.stroke_width(1)))
 }
 
 /// The kernel after tuning: the same useful work in another time.
@@ -311,13 +253,47 @@ pub(crate) fn moved(
     flop_per_s: f64,
     provenance: kbt_evidence::Provenance,
 ) -> PlotPoint {
-    PlotPoint { name: name.to_owned(), flop_per_byte: before.flop_per_byte, flop_per_s, provenance }
+    let (flop_per_byte, level) = (before.flop_per_byte, before.level);
+    PlotPoint { name: name.to_owned(), flop_per_byte, level, flop_per_s, provenance }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use kbt_evidence::Provenance;
+
+    #[test]
+    fn a_level_on_chip_has_its_own_mark_and_the_axis_says_so() {
+        let p = || Provenance::published("a thread", "2026-11");
+        let roof = |name: &str, rate, level| PlotRoof {
+            name: name.into(),
+            bytes_per_s: Some(rate),
+            flop_per_s: None,
+            level,
+            provenance: p(),
+        };
+        let point = |name: &str, flop_per_byte, level| PlotPoint {
+            name: name.into(),
+            flop_per_byte,
+            level,
+            flop_per_s: 1e12,
+            provenance: p(),
+        };
+        let mut plot = RooflinePlot {
+            roofs: vec![roof("HBM", 4e12, Level::Hbm)],
+            points: vec![point("a kernel", 4.0, Level::Hbm)],
+            ..RooflinePlot::default()
+        };
+        let alone = roofline(&plot).unwrap();
+        assert!(alone.contains("a byte of HBM (FLOP/B)"));
+        plot.roofs.push(roof("L2 read", 12e12, Level::L2));
+        plot.points.push(point("by L2", 1.0, Level::L2));
+        let both = roofline(&plot).unwrap();
+        assert!(both.contains("the level that roof and mark name"), "{both}");
+        assert!(both.contains("by L2") && both.contains("1 FLOP/B, published"), "{both}");
+        // In the plot and in the legend.
+        assert_eq!(both.matches("a kernel").count(), 2, "{both}");
+    }
 
     #[test]
     fn every_tag_is_on_its_line_however_many_there_are() {
@@ -337,19 +313,34 @@ mod tests {
                 "kernel number {i} with a name that takes more than a line of the legend and then some"
             ),
             flop_per_byte: 0.1667,
+            level: Level::Hbm,
             flop_per_s: 630.2e6,
             provenance: p(),
         };
-        let roof =
-            PlotRoof { name: "HBM".into(), bytes_per_s: Some(4e12), flop_per_s: None, provenance: p() };
-        let plot = RooflinePlot { roofs: vec![roof], points: (0..40).map(point).collect() };
+        let roof = PlotRoof {
+            name: "HBM".into(),
+            bytes_per_s: Some(4e12),
+            flop_per_s: None,
+            level: Level::Hbm,
+            provenance: p(),
+        };
+        let plot = RooflinePlot {
+            device: "NVIDIA H200".into(),
+            formats: vec!["bf16".into()],
+            roofs: vec![roof],
+            points: (0..40).map(point).collect(),
+        };
         let svg = roofline(&plot).unwrap();
-        assert!(!svg.contains('…'));
+        for said in ["Roofline of NVIDIA H200", "bf16; roofs published", "stroke-dasharray"] {
+            assert!(svg.contains(said), "{said} is not in {svg}");
+        }
+        let legend = svg.split("<text").filter(|t| t.contains("x=\"624\""));
+        assert!(legend.clone().count() > 40 && legend.clone().all(|t| !t.contains('…')));
         let number = |text: &str| text.split('"').next().unwrap().parse::<i32>().unwrap();
         let height = number(svg.split("height=\"").nth(1).unwrap());
         let lowest =
             svg.split("<text").skip(1).map(|t| number(t.split(" y=\"").nth(1).unwrap())).max().unwrap();
         assert!(lowest + 8 < height, "{lowest} of {height}");
-        assert!(svg.contains("kernel number 39") && svg.matches("published").count() == 41);
+        assert!(svg.contains("kernel number 39") && svg.matches("published").count() == 42);
     }
 }

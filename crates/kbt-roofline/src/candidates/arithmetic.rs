@@ -1,6 +1,6 @@
 //! Candidates of the arithmetic side: the roof itself, its instructions and tiles, overlap, roles, other pipes.
 
-use super::{BottleneckClass, CandidateSpec, active_lanes, experiment, made, share};
+use super::{BottleneckClass, CandidateSpec, active_lanes, beyond_memory, experiment, made, share};
 use crate::conditions::{ALU_BUSY, FLAG, HBM_BUSY, NCU_60, NCU_80, Source, XU_BUSY, above, below};
 use crate::outcome::Resource;
 use crate::signals::{Signal as S, Signals};
@@ -40,19 +40,23 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         ],
         claim: |s| match s.get(S::TensorInstructions) {
             _ if s.get(S::TensorKernel).is_some_and(|tensor| tensor < 0.5) => None,
+            // On the FMA pipe the products of a decode step may still take less than their bytes.
             Some(v) if v < 0.5 => made(
                 s,
-                1.0 - s.get(S::ComputeShare)?,
-                "time beyond the products at the tensor roof",
-                &[S::ComputeShare, S::TensorInstructions],
+                (1.0 - s.get(S::ComputeShare)?)
+                    .min(s.get(S::ScalarShare).map_or(1.0, |scalar| beyond_memory(s, scalar))),
+                "time of the products on the FMA pipe beyond the tensor roof and the bytes",
+                &[S::ComputeShare, S::ScalarShare, S::HbmShare, S::TensorInstructions],
             ),
             // Without WGMMA, mma.sync reaches about two thirds of Hopper's rate (FlashAttention-3's authors): the
             // same products would take two thirds of the time that they take now.
             _ if s.get(S::LegacyMma)? > 0.5 => made(
                 s,
-                (s.get(S::ComputeShare)? / 2.0).max(s.get(S::Gap).unwrap_or(0.0) / 3.0),
-                "products at two thirds of the tensor roof, or a third of the idle time",
-                &[S::ComputeShare, S::Gap, S::LegacyMma],
+                (s.get(S::ComputeShare)? / 2.0)
+                    .max(s.get(S::Gap).unwrap_or(0.0) / 3.0)
+                    .min(beyond_memory(s, s.get(S::ComputeShare)? * 1.5)),
+                "products at two thirds of the tensor roof, or a third of the idle time, beyond the bytes",
+                &[S::ComputeShare, S::Gap, S::HbmShare, S::LegacyMma],
             ),
             _ => None,
         },
@@ -68,8 +72,11 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         against: &[above(S::HbmBusy, 0.6, HBM_BUSY)],
         claim: |s| {
             // Padding is computed, not moved: it costs no more than what the useful bytes leave.
-            let padded = (1.0 - s.get(S::TileUse)?).min(1.0 - s.get(S::HbmShare).unwrap_or(0.0).min(1.0));
-            made(s, padded, "padding within the tiles", &[S::TileUse, S::HbmShare])
+            // And no more than the padded products need beyond the bytes.
+            let used = s.get(S::TileUse)?;
+            let products = s.get(S::ComputeShare).map_or(1.0, |share| beyond_memory(s, share / used));
+            let padded = (1.0 - used).min(1.0 - s.get(S::HbmShare).unwrap_or(0.0).min(1.0)).min(products);
+            made(s, padded, "padding within the tiles", &[S::TileUse, S::HbmShare, S::ComputeShare])
         },
         experiment: experiment("the same shape with the next smaller tile, which pads less", 1.0).moves(&[Resource::Waves]),
     },
@@ -85,7 +92,20 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
             above(S::HbmBusy, 0.8, NCU_80),
             above(S::WarpSpecialized, 0.5, FLAG),
         ],
-        claim: share!(Gap),
+        claim: |s| {
+            // In turns the arithmetic takes at most this many times what it needs at its roof: overlap saves no more.
+            const IN_TURNS: f64 = 4.0;
+            let gap = s.figure(S::Gap)?;
+            match s.get(S::ComputeShare).map(|share| share * IN_TURNS) {
+                Some(most) if most < gap.value => made(
+                    s,
+                    most,
+                    "arithmetic at a quarter of its roof, all of it beside the loads",
+                    &[S::ComputeShare, S::Gap],
+                ),
+                _ => Some(gap.clone()),
+            }
+        },
         experiment: experiment("one more pipeline stage, same tile and grid", 0.4),
     },
     CandidateSpec {

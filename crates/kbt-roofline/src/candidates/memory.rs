@@ -147,10 +147,18 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
             Some(ratio) => {
                 made(s, (1.0 - ratio).max(0.0), "bytes in flight that are missing", &[S::InFlight])
             }
-            None => {
-                let share = s.get(S::LongScoreboard)? * s.get(S::Gap)?;
-                made(s, share, "idle time in which warps wait for memory", &[S::LongScoreboard, S::Gap])
-            }
+            None => match s.get(S::LongScoreboard) {
+                Some(waits) => {
+                    let share = waits * s.get(S::Gap)?;
+                    made(s, share, "idle time in which warps wait for memory", &[S::LongScoreboard, S::Gap])
+                }
+                // Nobody looked: of a kernel that needs memory longer than arithmetic, all the idle time may be that.
+                None => {
+                    let bytes = s.get(S::HbmShare)? > s.get(S::ComputeShare).unwrap_or(0.0);
+                    let idle = made(s, s.get(S::Gap)?, "idle time beside the bytes", &[S::Gap, S::HbmShare]);
+                    idle.filter(|_| bytes)
+                }
+            },
         },
         experiment: experiment("double the loads in flight (unroll by two, or one more pipeline stage)", 0.5).saves(Saving::TwiceInFlight),
     },

@@ -184,6 +184,14 @@ fn wanted_sectors(s: &Signals) -> f64 {
     (1.0 - s.get(S::Spills).unwrap_or(0.0)) * (1.0 - s.get(S::SectorWaste).unwrap_or(0.0))
 }
 
+/// Products that nobody timed alone run at this part of their roof or faster; they then need this much longer.
+const OF_ROOF: f64 = 0.6;
+
+/// The most of the time that products can have beyond what device memory takes beside them: `share` of it at their roof.
+fn beyond_memory(s: &Signals, share: f64) -> f64 {
+    (share / OF_ROOF - s.get(S::HbmShare).unwrap_or(0.0).min(1.0)).max(0.0)
+}
+
 /// The part of the lanes that takes part in an instruction.
 fn active_lanes(s: &Signals) -> f64 {
     s.get(S::ThreadsPerInst).map_or(1.0, |threads| threads / 32.0)

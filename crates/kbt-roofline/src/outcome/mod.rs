@@ -8,7 +8,7 @@ use crate::candidates::BottleneckClass;
 use kbt_evidence::{Figure, Provenance};
 use serde::{Deserialize, Serialize};
 
-pub use plot::{PlotPoint, PlotRoof, RooflinePlot};
+pub use plot::{Level, PlotPoint, PlotRoof, RooflinePlot};
 pub use words::{Call, CandidateStanding, CheckStatus, Fact, Priority, Reading, Resource, Side, Status};
 
 /// The schema that outcomes state.

@@ -3,6 +3,35 @@
 use kbt_evidence::Provenance;
 use serde::{Deserialize, Serialize};
 
+/// Whose bytes an intensity counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// Device memory.
+    #[default]
+    Hbm,
+    /// The L2 cache.
+    L2,
+    /// Shared memory.
+    Shared,
+}
+
+impl Level {
+    /// The level in words.
+    #[must_use]
+    pub const fn phrase(self) -> &'static str {
+        match self {
+            Self::Hbm => "HBM",
+            Self::L2 => "L2",
+            Self::Shared => "shared memory",
+        }
+    }
+
+    fn is_hbm(&self) -> bool {
+        *self == Self::Hbm
+    }
+}
+
 /// A roof of the plot. One of the two rates is set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlotRoof {
@@ -14,6 +43,9 @@ pub struct PlotRoof {
     /// A flat roof.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flop_per_s: Option<f64>,
+    /// Of a slope, whose bytes it limits: only points of the same level lie under it.
+    #[serde(default, skip_serializing_if = "Level::is_hbm")]
+    pub level: Level,
     /// How it is known.
     pub provenance: Provenance,
 }
@@ -25,6 +57,9 @@ pub struct PlotPoint {
     pub name: String,
     /// Useful arithmetic intensity.
     pub flop_per_byte: f64,
+    /// Whose bytes that counts. A kernel's first point is that of device memory, those of other levels follow it.
+    #[serde(default, skip_serializing_if = "Level::is_hbm")]
+    pub level: Level,
     /// Achieved useful rate.
     pub flop_per_s: f64,
     /// How it is known.
@@ -34,6 +69,12 @@ pub struct PlotPoint {
 /// The data of a roofline plot.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RooflinePlot {
+    /// Whose roofs these are.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub device: String,
+    /// The number formats of the kernels.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub formats: Vec<String>,
     /// The roofs.
     pub roofs: Vec<PlotRoof>,
     /// The kernels; none where there is no timing.
@@ -53,6 +94,14 @@ impl RooflinePlot {
             (None, None) => true,
             _ => false,
         };
+        if self.device.is_empty() {
+            self.device = other.device;
+        }
+        for format in other.formats {
+            if !self.formats.contains(&format) {
+                self.formats.push(format);
+            }
+        }
         for roof in other.roofs {
             let same = |r: &&mut PlotRoof| {
                 kind(&r.name) == kind(&roof.name)
@@ -65,9 +114,11 @@ impl RooflinePlot {
                 None => self.roofs.push(roof),
             }
         }
+        let kernels = self.points.iter().filter(|p| p.level.is_hbm()).count();
+        let known: Vec<String> = self.points.iter().map(|p| p.name.clone()).collect();
         for mut point in other.points {
-            if self.points.iter().any(|p| p.name == point.name) {
-                point.name = format!("{} ({})", point.name, self.points.len() + 1);
+            if known.contains(&point.name) {
+                point.name = format!("{} ({})", point.name, kernels + 1);
             }
             self.points.push(point);
         }

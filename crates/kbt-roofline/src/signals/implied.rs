@@ -1,10 +1,12 @@
-//! What a busy percentage of device memory stands for where no bytes were counted.
+//! What follows from roofs that nobody counted against: bytes behind a percentage, products on another pipe.
 
 use super::{Signal, Signals};
-use crate::bounds;
+use crate::bounds::{self, Accounts};
 use crate::ceilings::{Ceilings, RoofKind};
 use crate::facts::FactSheet;
 use crate::metrics::{self, Metrics};
+use crate::outcome::Resource;
+use crate::work::Work;
 use kbt_evidence::{Figure, Unit};
 
 /// A percentage that stands for more than this many times the useful bytes wants its bytes counted.
@@ -31,4 +33,13 @@ pub(super) fn traffic(s: &mut Signals, sheet: &FactSheet, ceilings: &Ceilings, m
     if ratio > IMPLIED {
         s.set(Signal::ImpliedTraffic, figure);
     }
+}
+
+/// What the FMA pipe would need for products that have a tensor core, where the time may be held against these roofs.
+pub(super) fn scalar(s: &mut Signals, work: &Work, ceilings: &Ceilings, a: &Accounts) {
+    let held = a.share(Resource::Compute).is_some();
+    let (Some(roof), Some(time), true) = (ceilings.roof(RoofKind::Fp32), &a.time_us, held) else { return };
+    let share = work.flop.value / roof.value / time.value * 1e6;
+    let how = "useful FLOP at the FP32 roof, over the time";
+    s.set(Signal::ScalarShare, Figure::computed("", share, Unit::Ratio, how, &[&work.flop, roof, time]));
 }

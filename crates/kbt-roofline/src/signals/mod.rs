@@ -72,6 +72,7 @@ signals! {
     Spills = "spill_share", "share of L1 sectors that are local memory", "ncu --metrics l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum (and st, and global), or `kbt sass metrics`";
     SpillBytes = "spill_bytes", "spilled bytes a thread", "ptxas -v, or `kbt sass metrics`";
     ComputeShare = "compute_share", "useful arithmetic at its roof, over the time", "`timing.median_us` and an arithmetic ceiling";
+    ScalarShare = "scalar_share", "the products on the FMA pipe at its roof, over the time", "`timing.median_us` and an FP32 ceiling";
     ComputeBusy = "compute_busy", "how busy the useful arithmetic keeps its pipe", "ncu --metrics sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active";
     L2Busy = "l2_busy", "how busy L2 is", "ncu --metrics lts__throughput.avg.pct_of_peak_sustained_elapsed";
     L2Reuse = "l2_reuse", "bytes that L2 moves for each byte of device memory", "ncu --metrics lts__t_bytes.sum,dram__bytes.sum";
@@ -107,6 +108,19 @@ impl Signals {
 
     pub(crate) fn set(&mut self, signal: Signal, figure: Figure) {
         self.0.insert(signal, Figure { name: signal.meaning().to_owned(), ..figure });
+    }
+
+    /// What to ask for where a signal is not known; nothing where the work has no part in it. The pipe of products
+    /// without a tensor core is the FMA pipe, and no matrix instruction is looked for among them.
+    pub(crate) fn ask(&self, signal: Signal) -> Option<String> {
+        let scalar = self.get(Signal::TensorKernel).is_some_and(|tensor| tensor < 0.5);
+        let by = match signal {
+            Signal::ImpliedTraffic | Signal::CommInside => return None,
+            Signal::LegacyMma | Signal::TensorInstructions if scalar => return None,
+            Signal::ComputeBusy if scalar => Signal::FmaBusy,
+            _ => signal,
+        };
+        Some(format!("{} ({})", signal.meaning(), by.measure()))
     }
 
     /// A signal computed from others that are there.

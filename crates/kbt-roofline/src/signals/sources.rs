@@ -39,6 +39,7 @@ fn from_accounts(s: &mut Signals, sheet: &FactSheet, work: &Work, ceilings: &Cei
             s.set(signal, share.clone());
         }
     }
+    super::implied::scalar(s, work, ceilings, a);
     if let Some(moved) = bounds::moved_bytes(sheet) {
         let ratio = moved.value / work.hbm_bytes.value;
         let figure =
