@@ -100,7 +100,8 @@ fn a_sheets_own_ceiling_beats_the_data_sheet_but_not_a_measurement() {
 fn each_format_has_its_roof_on_each_part_or_names_the_ceiling_it_lacks() {
     use MathType as M;
     use RoofKind as R;
-    let rows: &[(&str, M, Option<(R, f64)>, &str)] = &[
+    type Row<'a> = (&'a str, M, Option<(R, f64)>, &'a str);
+    let rows: &[Row<'_>] = &[
         ("A100", M::Int4, Some((R::TensorInt4, 1248.0)), ""),
         ("A100", M::Int8, Some((R::TensorInt8, 624.0)), ""),
         ("A100", M::Fp8, Some((R::TensorBf16, 312.0)), "no FP8 tensor core: 16-bit"),
