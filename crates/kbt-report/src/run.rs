@@ -150,6 +150,10 @@ pub(crate) fn verdicts(dir: &Path) -> Result<Vec<Verdict>, ReportError> {
 /// The busy share of each role of the run's trace, where it has one.
 pub(crate) fn roles(dir: &Path) -> Result<Vec<Figure>, ReportError> {
     let steps = Steps { dir, journal: journal(&dir.join("journal.jsonl"))? };
+    // Verdicts alone, without what they rest on, name no roles.
+    if steps.file(Step::Trace)?.is_none_or(|(_, file)| file.outcome.is_none()) {
+        return Ok(Vec::new());
+    }
     let trace: Slot<TraceOutcome> = steps.read(Step::Trace, kbt_trace::outcome::SCHEMA)?;
     Ok(trace.and_then(|t| t.outcome).map(|t| busy_roles(&t)).unwrap_or_default())
 }

@@ -127,6 +127,17 @@ fn balanced(html: &str) {
 }
 
 #[test]
+fn the_roles_of_a_run_s_trace_stand_in_its_matrix() {
+    let (dir, html, _) = full("roles");
+    let roles = kbt_report::traced_roles(&dir).unwrap();
+    assert!(!roles.is_empty());
+    assert!(roles.iter().all(|r| r.value > 0.0 && r.value <= 1.0), "{roles:?}");
+    let busiest = roles.iter().map(|r| r.value).fold(0.0, f64::max);
+    let said = format!("the busiest warp role is busy {:.0} % of the time", busiest * 100.0);
+    assert!(html.to_lowercase().contains(&said), "{said}");
+}
+
+#[test]
 fn every_number_in_a_table_says_how_it_is_known() {
     let (_, html, _) = full("numbers");
     let mut numbers = 0;
