@@ -41,7 +41,7 @@ const CORNERS: &str = "layout group=8 lanes=1 row=32\n\
     out n = s / m\nout o = group_sum(s * c)\nout p = row_max(group_max(s)) - 1e-40\nout q = max(-s, m) + 3e38\n\
     t = s - m\nassume t in [0, 6.9]\nout u = exp2(s) + cvt_e2m1(max(0, t))\n\
     out v = sqrt(s)\nout w = sqrt_rn(s)\nout x = rsqrt(s)\nout y = tanh(s * 0.01)\n\
-    out z = select(lt(s, m), s, -inf)\nout aa = select(le(s, c), s, m) + eq(s, 5)\n";
+    out ab = abs(s)\nout ac = -abs(s) + m\nout z = select(lt(s, m), s, -inf)\nout aa = select(le(s, c), s, m) + eq(s, 5)\n";
 
 fn hash(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -170,7 +170,8 @@ const CASES: &[Case] = &[
     },
     Case {
         kernel: "huber",
-        pays: false,
+        // c (|d| - c / 2) is one multiply-add, as c c / 2 is of parameters alone.
+        pays: true,
         positive: &[],
         formula: |g| {
             vec![g.each(|x, p| {

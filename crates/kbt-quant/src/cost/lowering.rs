@@ -26,6 +26,22 @@ const fn packed(operation: &'static str) -> Row {
     }
 }
 
+/// A function as ptxas writes it where the hardware's own flushes or overflows: what runs under a predicate is issued
+/// whether it is true or not.
+const fn scaled(operation: &'static str, instructions: &'static [(&'static str, Pipe, f64)]) -> Row {
+    Row {
+        operation,
+        from: 70,
+        below: u16::MAX,
+        results: 1.0,
+        instructions,
+        how: "ptxas 13.0.88 on this instruction for sm_90a, the load of a constant left out",
+    }
+}
+
+/// A division by a number, as it is asked for here; no PTX is called so.
+pub(super) const DIV_BY_NUMBER: &str = "div.rn.f32.number";
+
 /// The path that is usually taken; what only special operands reach is left out.
 const ROWS: &[Row] = &[
     Row {
@@ -61,6 +77,86 @@ const ROWS: &[Row] = &[
         ],
         how: "ptxas 13.0.88 on __fsqrt_rn for sm_90a: the path without the slow-path call",
     },
+    // A divisor that is a number: its reciprocal is one too, and is refined in the code.
+    Row {
+        operation: DIV_BY_NUMBER,
+        from: 70,
+        below: u16::MAX,
+        results: 1.0,
+        instructions: &[
+            ("FFMA", Pipe::Fma, 5.0),
+            ("FCHK", Pipe::Unknown, 1.0),
+            ("BSSY", Pipe::Cbu, 1.0),
+            ("BRA", Pipe::Cbu, 1.0),
+            ("BSYNC", Pipe::Cbu, 1.0),
+        ],
+        how: "ptxas 13.0.88 on div.rn.f32 by a constant for sm_90a: the path without the slow-path call",
+    },
+    Row {
+        operation: "rcp.rn.f32",
+        from: 70,
+        below: u16::MAX,
+        results: 1.0,
+        instructions: &[
+            ("MUFU.RCP", Pipe::Xu, 1.0),
+            ("FFMA", Pipe::Fma, 2.0),
+            ("FADD.FTZ", Pipe::Fma, 1.0),
+            ("VIADD", Pipe::Alu, 1.0),
+            ("LOP3.LUT", Pipe::Alu, 1.0),
+            ("ISETP.GT.U32.AND", Pipe::Alu, 1.0),
+            ("BSSY", Pipe::Cbu, 1.0),
+            ("BRA", Pipe::Cbu, 1.0),
+            ("BSYNC", Pipe::Cbu, 1.0),
+        ],
+        how: "ptxas 13.0.88 on rcp.rn.f32 for sm_90a: the path without the slow-path call",
+    },
+    // Functions that keep subnormals: the operand is scaled up where it needs it, and the result back.
+    scaled(
+        "ex2.approx.f32",
+        &[("FSETP", Pipe::Alu, 1.0), ("FMUL", Pipe::Fma, 2.0), ("MUFU.EX2", Pipe::Xu, 1.0)],
+    ),
+    scaled(
+        "lg2.approx.f32",
+        &[
+            ("FSETP", Pipe::Alu, 1.0),
+            ("FMUL", Pipe::Fma, 1.0),
+            ("FADD", Pipe::Fma, 1.0),
+            ("MUFU.LG2", Pipe::Xu, 1.0),
+        ],
+    ),
+    scaled(
+        "rcp.approx.f32",
+        &[
+            ("FSETP", Pipe::Alu, 2.0),
+            ("FSEL", Pipe::Alu, 2.0),
+            ("FMUL", Pipe::Fma, 2.0),
+            ("MUFU.RCP", Pipe::Xu, 1.0),
+        ],
+    ),
+    scaled(
+        "sqrt.approx.f32",
+        &[("FSETP", Pipe::Alu, 1.0), ("FMUL", Pipe::Fma, 2.0), ("MUFU.SQRT", Pipe::Xu, 1.0)],
+    ),
+    scaled(
+        "rsqrt.approx.f32",
+        &[("FSETP", Pipe::Alu, 1.0), ("FMUL", Pipe::Fma, 2.0), ("MUFU.RSQ", Pipe::Xu, 1.0)],
+    ),
+    // What several divisions share, and what each has for itself.
+    scaled(
+        "div.approx.f32.divisor",
+        &[("FSETP", Pipe::Alu, 1.0), ("FMUL", Pipe::Fma, 1.0), ("MUFU.RCP", Pipe::Xu, 1.0)],
+    ),
+    scaled("div.approx.f32.dividend", &[("FMUL", Pipe::Fma, 2.0)]),
+    scaled(
+        "div.full.f32.divisor",
+        &[("FSETP", Pipe::Alu, 2.0), ("FMUL", Pipe::Fma, 2.0), ("MUFU.RCP", Pipe::Xu, 1.0)],
+    ),
+    scaled("div.full.f32.dividend", &[("FMUL", Pipe::Fma, 3.0)]),
+    scaled(
+        "div.full.ftz.f32.divisor",
+        &[("FSETP", Pipe::Alu, 1.0), ("FMUL", Pipe::Fma, 1.0), ("MUFU.RCP", Pipe::Xu, 1.0)],
+    ),
+    scaled("div.full.ftz.f32.dividend", &[("FMUL", Pipe::Fma, 2.0)]),
     Row {
         operation: "e2m1.round.below7",
         from: 70,

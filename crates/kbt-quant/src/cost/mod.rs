@@ -4,67 +4,20 @@
 //! 1 / rate cycles, where the rate is in lanes a clock and SM. Values that exist once a group cost a lane
 //! 1/elements-a-lane of that, once a row 1/(row / lanes), constants nothing.
 
+mod amount;
+mod instructions;
 mod lowering;
+
+pub use amount::{Cost, ISSUE, ISSUE_LANES_PER_CLK_SM, PIPES};
+pub use instructions::FLUSHING;
 
 use crate::format::Format;
 use crate::lang::{Layout, Op, Shape};
-use kbt_device::{DeviceProfile, Lowered, MissingFigure, Pipe, RateRow};
+use amount::occupy;
+use instructions::{COMPOUND, INSTRUCTIONS, ROUND_E2M1, SHUFFLE, instructions};
+use kbt_device::{DeviceProfile, Lowered, Lowering, MissingFigure, Pipe, RateRow};
 use kbt_evidence::Provenance;
 use std::collections::BTreeMap;
-
-/// Warp schedulers of an SM times lanes of a warp: what can be issued a clock. No SM since Volta issues more than one
-/// instruction a clock and scheduler.
-pub const ISSUE_LANES_PER_CLK_SM: f64 = 128.0;
-
-/// Pipes that costs are kept for, in the order of [`Cost::cycles`]; the issue port comes last.
-pub const PIPES: [Pipe; 7] =
-    [Pipe::Alu, Pipe::Fma, Pipe::FmaHeavy, Pipe::Fp16, Pipe::Xu, Pipe::Lsu, Pipe::Unknown];
-
-/// The place of the issue port in [`Cost::cycles`].
-pub const ISSUE: usize = PIPES.len();
-
-/// What something costs, per element.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Cost {
-    /// Cycles of each of [`PIPES`] and of the issue port, an element and SM.
-    pub cycles: [f64; ISSUE + 1],
-    /// Instructions issued an element.
-    pub issue_slots: f64,
-}
-
-impl Cost {
-    /// Adds `times` of another cost.
-    pub fn add(&mut self, other: &Self, times: f64) {
-        for (a, b) in self.cycles.iter_mut().zip(other.cycles) {
-            *a += b * times;
-        }
-        self.issue_slots += other.issue_slots * times;
-    }
-
-    /// The busiest pipe's cycles, the issue port among them.
-    #[must_use]
-    pub fn busiest(&self) -> f64 {
-        self.cycles.iter().copied().fold(0.0, f64::max)
-    }
-
-    /// The busiest pipe's name.
-    #[must_use]
-    pub fn busiest_pipe(&self) -> &'static str {
-        let (mut best, mut name) = (0.0, "issue");
-        for (cycles, pipe) in self.named() {
-            if cycles > best {
-                (best, name) = (cycles, pipe);
-            }
-        }
-        name
-    }
-
-    /// Cycles and name of each pipe; unknown pipes are left out, as only their issue slots count.
-    pub fn named(&self) -> impl Iterator<Item = (f64, &'static str)> + '_ {
-        let names = PIPES.iter().map(|p| p.as_str()).chain(["issue"]);
-        self.cycles.iter().copied().zip(names).filter(|(_, name)| *name != "unknown")
-    }
-}
 
 /// One operation on one element, as machine code has it.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,73 +30,58 @@ pub struct OpCost {
     pub provenance: Provenance,
 }
 
+/// What compiled code has: an operation of the language, or a PTX instruction that is none or costs something else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Compiled {
+    /// An operation.
+    Op(Op),
+    /// An instruction, by its name.
+    Ptx(&'static str),
+}
+
+impl Compiled {
+    /// A division, rounded as IEEE 754 says, by a number.
+    pub const DIV_BY_NUMBER: Self = Self::Ptx(lowering::DIV_BY_NUMBER);
+
+    /// The operation's or instruction's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Op(op) => op.name(),
+            Self::Ptx(name) => name,
+        }
+    }
+}
+
+impl From<Op> for Compiled {
+    fn from(op: Op) -> Self {
+        Self::Op(op)
+    }
+}
+
 /// The costs of a device for a layout.
 #[derive(Debug)]
 pub struct CostModel<'a> {
     profile: &'a DeviceProfile,
     layout: Layout,
+    /// Functions that keep subnormals: compiled without `.ftz`.
+    subnormals: Vec<Op>,
     /// Conversions cost what they cost themselves, whatever a device needs around them.
     bare: bool,
 }
-
-/// Names under which a profile may have an operation's rate, best first.
-const fn instructions(op: Op) -> &'static [&'static str] {
-    match op {
-        Op::Exp2 => &["ex2.approx.ftz.f32", "ex2.approx.f32"],
-        Op::Log2 => &["lg2.approx.ftz.f32", "lg2.approx.f32"],
-        Op::Rcp => &["rcp.approx.ftz.f32", "rcp.approx.f32"],
-        Op::Sqrt => &["sqrt.approx.ftz.f32", "sqrt.approx.f32"],
-        Op::SqrtRn => &["sqrt.rn.f32"],
-        Op::Rsqrt => &["rsqrt.approx.ftz.f32", "rsqrt.approx.f32"],
-        Op::Tanh => &["tanh.approx.f32"],
-        Op::Lt | Op::Le | Op::Eq => &["setp.lt.f32"],
-        Op::Select => &["selp.f32", "selp.b32"],
-        Op::Add => &["add.rn.f32", "add.f32", "fma.rn.f32"],
-        Op::Mul => &["mul.rn.f32", "mul.f32", "fma.rn.f32"],
-        Op::Fma => &["fma.rn.f32"],
-        Op::Div => &["div.rn.f32"],
-        Op::Max => &["max.f32"],
-        Op::Cvt(Format::E2m1) => &["cvt.rn.satfinite.e2m1x2.f32"],
-        Op::Cvt(Format::E2m3) => &["cvt.rn.satfinite.e2m3x2.f32"],
-        Op::Cvt(Format::E3m2) => &["cvt.rn.satfinite.e3m2x2.f32"],
-        Op::Cvt(Format::E4m3) => &["cvt.rn.satfinite.e4m3x2.f32"],
-        Op::Cvt(Format::E5m2) => &["cvt.rn.satfinite.e5m2x2.f32"],
-        Op::Cvt(Format::Ue8m0) => &["cvt.rz.satfinite.ue8m0x2.f32"],
-        Op::Cvt(Format::Bf16) => &["cvt.rn.bf16x2.f32"],
-        Op::Cvt(Format::F16) => &["cvt.rn.f16x2.f32"],
-        _ => &[],
-    }
-}
-
-/// The instruction whose rate an opcode's is, by how the opcode begins.
-const INSTRUCTIONS: [(&str, &str); 15] = [
-    ("FFMA", "fma.rn.f32"),
-    ("FADD", "add.rn.f32"),
-    ("FMUL", "mul.rn.f32"),
-    ("FMNMX", "max.f32"),
-    ("SHFL", SHUFFLE),
-    ("MUFU.EX2", "ex2.approx.ftz.f32"),
-    ("MUFU.RCP", "rcp.approx.ftz.f32"),
-    ("MUFU.LG2", "lg2.approx.ftz.f32"),
-    ("MUFU.RSQ", "rsqrt.approx.ftz.f32"),
-    ("MUFU.SQRT", "sqrt.approx.ftz.f32"),
-    ("MUFU.TANH", "tanh.approx.f32"),
-    ("F2FP.SATFINITE.E4M3.F32", "cvt.rn.satfinite.e4m3x2.f32"),
-    ("F2FP.SATFINITE.E5M2.F32", "cvt.rn.satfinite.e5m2x2.f32"),
-    ("F2FP.BF16.F32", "cvt.rn.bf16x2.f32"),
-    ("F2FP.F16.F32", "cvt.rn.f16x2.f32"),
-];
-
-/// How the names of what is several instructions begin.
-const COMPOUND: [&str; 3] = ["div.", "sqrt.rn.", "e2m1."];
-const ROUND_E2M1: &str = "e2m1.round.below7";
-const SHUFFLE: &str = "shfl.sync.bfly.b32";
 
 impl<'a> CostModel<'a> {
     /// The costs that `profile` gives.
     #[must_use]
     pub const fn new(profile: &'a DeviceProfile, layout: Layout) -> Self {
-        Self { profile, layout, bare: false }
+        Self { profile, layout, bare: false, subnormals: Vec::new() }
+    }
+
+    /// The same for code that is compiled without `.ftz`, for these functions.
+    #[must_use]
+    pub fn keeping_subnormals(mut self, functions: &[Op]) -> Self {
+        self.subnormals = functions.to_vec();
+        self
     }
 
     /// The same for code that has what stands around a conversion in it already, or outside.
@@ -175,7 +113,19 @@ impl<'a> CostModel<'a> {
         if op == Op::Cvt(Format::E2m1) && self.profile.arch.sm < 100 {
             return if self.bare { self.named(&[ROUND_E2M1]) } else { self.emulated_fp4() };
         }
-        self.named(instructions(op))
+        let kept = FLUSHING.iter().find(|(of, _)| *of == op && self.subnormals.contains(&op));
+        self.named(kept.map_or_else(|| instructions(op), |(_, name)| std::slice::from_ref(name)))
+    }
+
+    /// What compiled code has, whatever this model's other functions do about subnormals.
+    pub fn compiled(&self, what: Compiled) -> Result<OpCost, MissingFigure> {
+        match what {
+            Compiled::Op(op @ (Op::Exp2 | Op::Log2 | Op::Rcp | Op::Sqrt | Op::Rsqrt)) => {
+                self.named(instructions(op))
+            }
+            Compiled::Op(op) => self.operation(op),
+            Compiled::Ptx(name) => self.named(&[name]),
+        }
     }
 
     /// One step of a butterfly over lanes.
@@ -201,6 +151,23 @@ impl<'a> CostModel<'a> {
         })
     }
 
+    /// A division whose divisor is a number, with a result of shape `to`.
+    pub fn division_by_number(&self, to: Shape) -> Result<OpCost, MissingFigure> {
+        self.scaled(self.named(&[lowering::DIV_BY_NUMBER])?, to)
+    }
+
+    /// What it takes to have |a| of a shape in a register, for a consumer that takes no operand so.
+    pub fn magnitude(&self, of: Shape) -> Result<OpCost, MissingFigure> {
+        self.scaled(self.operation(Op::Add)?, of)
+    }
+
+    fn scaled(&self, mut one: OpCost, to: Shape) -> Result<OpCost, MissingFigure> {
+        let mut cost = Cost::default();
+        cost.add(&one.cost, self.times(to));
+        one.cost = cost;
+        Ok(one)
+    }
+
     /// A node of the language with operands of shape `from` and a result of shape `to`: its cost an element, its
     /// latency, and how that is known.
     pub fn node(&self, op: Op, from: Shape, to: Shape) -> Result<Option<OpCost>, MissingFigure> {
@@ -209,7 +176,7 @@ impl<'a> CostModel<'a> {
         let a_lane = f64::from(self.layout.elements_a_lane());
         // Values a lane takes into a reduction, an element of the row, and how deep a tree over them is.
         let (combine, taken, results, across) = match op {
-            Op::Num(_) | Op::Input(_) | Op::Neg | Op::Out => return Ok(None),
+            Op::Num(_) | Op::Input(_) | Op::Neg | Op::Abs | Op::Out => return Ok(None),
             Op::GroupMax => (Op::Max, a_lane, self.times(Shape::Group), hops),
             Op::GroupSum => (Op::Add, a_lane, self.times(Shape::Group), hops),
             Op::LaneSum => (Op::Add, a_lane, self.times(Shape::Group), 0.0),
@@ -221,11 +188,7 @@ impl<'a> CostModel<'a> {
             // The accumulator takes every value; lanes are added once, after the last tile.
             Op::RowSum => (Op::Add, self.row_values(from) + 1.0, self.times(Shape::Row), 0.0),
             _ => {
-                let mut one = self.operation(op)?;
-                let mut cost = Cost::default();
-                cost.add(&one.cost, self.times(to));
-                one.cost = cost;
-                return Ok(Some(one));
+                return self.scaled(self.operation(op)?, to).map(Some);
             }
         };
         let step = self.operation(combine)?;
@@ -260,17 +223,34 @@ impl<'a> CostModel<'a> {
             if let Some(row) = self.profile.rate(name).ok().filter(|_| !compound) {
                 return Ok(Self::single(name, row));
             }
-            if let Ok(known) = self.profile.lowering(name) {
-                return self.lowered(known.results, &known.instructions, &known.provenance);
-            }
-            if let Some(mined) = lowering::find(name, self.profile.arch) {
-                return self.lowered(mined.results, &mined.instructions, &mined.provenance);
+            let known = self.known(name);
+            let found = known.map(|l| self.lowered(l.results, &l.instructions, &l.provenance));
+            // Where the profile's own has an opcode that nothing gives a rate, the table's may do.
+            let mined = match &found {
+                Some(Ok(_)) => None,
+                _ => lowering::find(name, self.profile.arch),
+            };
+            match (found, mined) {
+                (_, Some(l)) => return self.lowered(l.results, &l.instructions, &l.provenance),
+                (Some(found), None) => return found,
+                (None, None) => {}
             }
         }
         match names.first() {
             Some(name) => Err(self.profile.rate(name).err().unwrap_or_else(|| self.missing(name))),
             None => Err(self.missing("an operation that no instruction is known for")),
         }
+    }
+
+    /// What the profile says that an operation is compiled to.
+    fn known(&self, name: &str) -> Option<Lowering> {
+        if name != lowering::DIV_BY_NUMBER {
+            return self.profile.lowering(name).ok().cloned();
+        }
+        // The reciprocal of a number is a number.
+        let mut division = self.profile.lowering("div.rn.f32").ok()?.clone();
+        division.instructions.retain(|i| !i.opcode.starts_with("MUFU.RCP"));
+        Some(division)
     }
 
     fn missing(&self, what: &str) -> MissingFigure {
@@ -353,32 +333,6 @@ impl<'a> CostModel<'a> {
         };
         self.profile.rate(stand_in).map(Some)
     }
-}
-
-/// Pipes take whole lanes a clock. A measured rate within a hundredth of a whole number is that number: what is left is
-/// the measurement's own error, and must not decide between programs that load a pipe alike.
-fn whole(lanes: f64) -> f64 {
-    if (lanes - lanes.round()).abs() <= 0.01 * lanes { lanes.round() } else { lanes }
-}
-
-fn occupy(cost: &mut Cost, pipe: Pipe, count: f64, lanes: f64) {
-    let lanes = whole(lanes);
-    let mut on = |pipe: Pipe, lanes: f64| {
-        if let Some(at) = PIPES.iter().position(|p| *p == pipe) {
-            cost.cycles[at] += count / lanes;
-        }
-    };
-    match pipe {
-        // The heavy half is part of the FMA pipe: what runs there takes the whole pipe's slots too.
-        Pipe::FmaHeavy => {
-            on(Pipe::FmaHeavy, lanes);
-            on(Pipe::Fma, ISSUE_LANES_PER_CLK_SM.max(lanes));
-        }
-        Pipe::FmaLite => on(Pipe::Fma, lanes),
-        other => on(other, lanes),
-    }
-    cost.cycles[ISSUE] += count / ISSUE_LANES_PER_CLK_SM;
-    cost.issue_slots += count;
 }
 
 #[cfg(test)]

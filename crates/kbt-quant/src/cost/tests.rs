@@ -1,5 +1,6 @@
 //! What operations cost, and profiles for tests.
 
+use super::amount::whole;
 use super::*;
 
 /// A profile with Hopper's published rates.
@@ -116,4 +117,51 @@ fn fp4_is_software_on_hopper_and_an_instruction_where_there_is_one() {
     let blackwell = profile("t", "sm_100a", &[("cvt.rn.satfinite.e2m1x2.f32", 64.0)]);
     let native = CostModel::new(&blackwell, LAYOUT).operation(Op::Cvt(Format::E2m1)).unwrap();
     assert_eq!((software.cost.issue_slots, native.cost.issue_slots), (4.5, 0.5));
+}
+
+#[test]
+fn functions_that_keep_subnormals_are_the_instructions_that_sass_has() {
+    let profile = hopper();
+    let functions = FLUSHING.map(|(op, _)| op);
+    let model = CostModel::new(&profile, LAYOUT).keeping_subnormals(&functions);
+    let plain = CostModel::new(&profile, LAYOUT);
+    for (op, slots) in [(Op::Exp2, 4.0), (Op::Log2, 4.0), (Op::Rcp, 7.0)] {
+        assert_eq!(model.operation(op).unwrap().cost.issue_slots, slots, "{op:?}");
+        assert_eq!(plain.operation(op).unwrap().cost.issue_slots, 1.0);
+        // Compiled code says for itself which it has.
+        assert_eq!(model.compiled(Compiled::Op(op)).unwrap().cost.issue_slots, 1.0);
+    }
+    let whole = kbt_device::embedded_profile("h200-sxm").unwrap().unwrap();
+    let model = CostModel::new(&whole, LAYOUT).keeping_subnormals(&functions);
+    for op in functions {
+        let slots = model.operation(op).unwrap().cost.issue_slots;
+        assert!((4.0..=8.0).contains(&slots), "{op:?}: {slots}");
+    }
+    for (name, slots) in [
+        ("rcp.rn.f32", 10.0),
+        ("div.full.f32.divisor", 5.0),
+        ("div.full.f32.dividend", 3.0),
+        ("div.full.ftz.f32.divisor", 3.0),
+        ("div.full.ftz.f32.dividend", 2.0),
+        ("div.approx.f32.divisor", 3.0),
+        ("div.approx.f32.dividend", 2.0),
+    ] {
+        let hopper = CostModel::new(&profile, LAYOUT).compiled(Compiled::Ptx(name)).unwrap();
+        assert_eq!(hopper.cost.issue_slots, slots, "{name}");
+        CostModel::new(&whole, LAYOUT).compiled(Compiled::Ptx(name)).unwrap();
+    }
+}
+
+#[test]
+fn a_division_by_a_number_has_no_reciprocal() {
+    let whole = kbt_device::embedded_profile("h200-sxm").unwrap().unwrap();
+    for profile in [&hopper(), &whole] {
+        let model = CostModel::new(profile, LAYOUT);
+        let by_value = model.operation(Op::Div).unwrap().cost;
+        let by_number = model.division_by_number(Shape::Elem).unwrap().cost;
+        assert_eq!(by_number.issue_slots, by_value.issue_slots - 1.0);
+        let one = model.operation(Op::Rcp).unwrap().cost;
+        assert!((by_value.cycles[4] - by_number.cycles[4] - one.cycles[4]).abs() < 1e-9, "one MUFU.RCP less");
+        assert_eq!(model.compiled(Compiled::DIV_BY_NUMBER).unwrap().cost, by_number);
+    }
 }

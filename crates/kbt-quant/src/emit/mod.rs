@@ -132,7 +132,8 @@ impl Emitter<'_> {
         let p = self.program;
         let work: Vec<usize> = (0..p.nodes.len())
             .filter(|&i| {
-                self.live[i] && !matches!(p.nodes[i].op, Op::Num(_) | Op::Input(_) | Op::Out | Op::Neg)
+                self.live[i]
+                    && !matches!(p.nodes[i].op, Op::Num(_) | Op::Input(_) | Op::Out | Op::Neg | Op::Abs)
             })
             .collect();
         let mut next = 0;
@@ -181,6 +182,7 @@ impl Emitter<'_> {
             Op::Num(bits) => number(f64::from_bits(bits) as f32),
             Op::Input(k) => format!("{}{}", self.names.input(k as usize), dimensions(p.shapes[i]).1),
             Op::Neg => format!("-{}", self.value(p.nodes[i].args[0])),
+            Op::Abs => format!("kbt_step::abs({})", self.value(p.nodes[i].args[0])),
             _ => format!("{}{}", self.names.node(i), dimensions(p.shapes[i]).1),
         }
     }

@@ -135,7 +135,7 @@ impl Names {
             .map(|i| {
                 let own = program.names.iter().find(|(name, n)| *n == i && !is_output(name));
                 match (program.nodes[i].op, own) {
-                    (Op::Input(_) | Op::Num(_) | Op::Neg, _) => String::new(),
+                    (Op::Input(_) | Op::Num(_) | Op::Neg | Op::Abs, _) => String::new(),
                     (_, Some((name, _))) => fresh(name),
                     (op, None) => fresh(&format!("{}{i}", op.name())),
                 }

@@ -73,6 +73,7 @@ KBT_STEP_FN float max(float a, float b) {
   return a > b || b != b ? a : b;
 #endif
 }
+KBT_STEP_FN float abs(float x) { return ::fabsf(x); }
 KBT_STEP_FN float flushed(float x) {
   return (bits(x) & 0x7f800000u) != 0u ? x : from_bits(bits(x) & 0x80000000u);
 }

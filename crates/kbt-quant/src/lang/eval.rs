@@ -116,6 +116,7 @@ impl Number for f64 {
         let y = args.get(1).copied().unwrap_or(Self::NAN);
         match op {
             Op::Neg => -x,
+            Op::Abs => x.abs(),
             Op::Exp2 => x.exp2(),
             Op::Log2 => x.log2(),
             Op::Rcp => 1.0 / x,
@@ -223,6 +224,7 @@ impl Number for Tracked {
         // The error of the operands carried through, plus the rounding of the result.
         match op {
             Op::Neg => Self::new(-x.value, -x.real, x.error),
+            Op::Abs => Self::new(x.value.abs(), x.real.abs(), x.error),
             Op::Add => x.plus(y),
             Op::Mul => {
                 let value = x.value * y.value;

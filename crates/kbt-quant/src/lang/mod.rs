@@ -7,10 +7,12 @@ mod builtin;
 pub mod eval;
 mod parse;
 mod print;
+mod range;
 mod token;
 
 pub use builtin::{BUILTIN, builtin};
 pub use parse::ParseError;
+pub use range::Range;
 
 use crate::format::Format;
 use serde::{Deserialize, Serialize};
@@ -42,6 +44,8 @@ pub enum Op {
     Input(u32),
     /// -a. A modifier of the operand in machine code: costs nothing.
     Neg,
+    /// |a|. A modifier of the operand of most instructions in machine code: costs nothing there.
+    Abs,
     /// 2^a.
     Exp2,
     /// Base-2 logarithm.
@@ -97,6 +101,12 @@ impl Op {
         matches!(self, Self::GroupMax | Self::GroupSum | Self::LaneSum | Self::RowMax | Self::RowSum)
     }
 
+    /// Whether it is a modifier of an operand and no instruction of its own.
+    #[must_use]
+    pub const fn is_modifier(self) -> bool {
+        matches!(self, Self::Neg | Self::Abs)
+    }
+
     /// The name in program text; inputs and constants have none.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -104,6 +114,7 @@ impl Op {
             Self::Num(_) => "number",
             Self::Input(_) => "input",
             Self::Neg => "neg",
+            Self::Abs => "abs",
             Self::Exp2 => "exp2",
             Self::Log2 => "log2",
             Self::Rcp => "rcp",
@@ -138,7 +149,7 @@ impl Op {
     }
 
     /// The operations that text can name, in the order of error messages.
-    pub(crate) const NAMED: [Self; 31] = [
+    pub(crate) const NAMED: [Self; 32] = [
         Self::Exp2,
         Self::Log2,
         Self::Rcp,
@@ -147,6 +158,7 @@ impl Op {
         Self::Rsqrt,
         Self::Tanh,
         Self::Neg,
+        Self::Abs,
         Self::Add,
         Self::Mul,
         Self::Div,
@@ -242,26 +254,6 @@ impl fmt::Display for Shape {
             Self::Lane => "a partial sum per lane",
             Self::Elem => "a value per element",
         })
-    }
-}
-
-/// An interval of extended reals.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Range {
-    /// Lower end.
-    pub lo: f64,
-    /// Upper end.
-    pub hi: f64,
-}
-
-impl Range {
-    /// Every finite f32: what an input without a range is taken to be.
-    pub const FINITE: Self = Self { lo: -(f32::MAX as f64), hi: f32::MAX as f64 };
-
-    /// Whether `x` lies in it; NaN does not.
-    #[must_use]
-    pub fn contains(self, x: f64) -> bool {
-        self.lo <= x && x <= self.hi
     }
 }
 

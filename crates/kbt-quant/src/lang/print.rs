@@ -119,7 +119,7 @@ impl Program {
         let uses = self.uses(&live);
         let mut next = 0;
         for node in 0..self.nodes.len() {
-            let plain = matches!(self.nodes[node].op, Op::Num(_) | Op::Input(_) | Op::Neg);
+            let plain = matches!(self.nodes[node].op, Op::Num(_) | Op::Input(_) | Op::Neg | Op::Abs);
             let named = self.names.iter().any(|(_, n)| *n == node);
             if live[node] && uses[node] > 1 && !plain && !named {
                 let name = loop {

@@ -125,3 +125,25 @@ fn expf_written_out_is_one_exp2() {
     let found = lifted(&one("mul.f32 %f18, %f17, 0f40000000;"));
     refused(&found, &[("mul.f32", 1, "a step of expf")]);
 }
+
+#[test]
+fn an_expf_that_becomes_one_product_says_how_far_that_is_as_good() {
+    let last = "mul.f32 %f18, %f17, %f16;\nst.global.f32 [%rd9], %f18;";
+    let split = lifted(&format!("ld.global.f32 %f1, [%rd1];\n{EXP}{last}"));
+    let [text] = split.pieces[0].narrowed.as_slice() else { panic!("{:?}", split.pieces[0].narrowed) };
+    assert!(text.starts_with("only where |f1| <= 3.3") && text.contains("7.3e-8 |f1|"), "{text}");
+    // e^x by one product in the code itself loses nothing more.
+    let one = "ld.global.f32 %f1, [%rd1];\nmul.f32 %f2, %f1, 0f3FB8AA3B;\nex2.approx.ftz.f32 %f3, %f2;\nst.global.f32 [%rd2], %f3;";
+    assert!(lifted(one).pieces[0].narrowed.is_empty());
+    // In f32: what is said is kept, and near -80 needed.
+    let error = |x: f32| {
+        let product = f64::from(x * std::f32::consts::LOG2_E).exp2();
+        (product / f64::from(x).exp() - 1.0).abs()
+    };
+    let worst = |from: f32, to: f32| {
+        let step = |i: u16| from + (to - from) * f32::from(i) / 60_000.0;
+        (0..60_000).map(|i| error(step(i)) / f64::from(step(i)).abs()).fold(0.0, f64::max)
+    };
+    assert!(worst(-88.0, -0.01) <= 7.3e-8 && error(-80.0).max(error(-79.9)) > 1e-7);
+    assert!(worst(-3.3, -0.01) * 3.3 <= 1.0 / 4_194_304.0 * 1.02);
+}

@@ -1,6 +1,7 @@
 //! What is taken to hold of a lifted piece: PTX says nothing of its inputs, so ranges are assumed and stated, and
 //! bounds that follow from a maximum over the same values are worked out.
 
+use super::sharing::Sharing;
 use crate::lang::{Assumption, Op, Program, Range, Shape};
 use crate::rewrite::interval::Interval;
 
@@ -28,7 +29,7 @@ pub(super) struct Stated {
 }
 
 /// Gives the inputs ranges and the program its assumptions.
-pub(super) fn state(program: &mut Program, below7: &[usize]) -> Stated {
+pub(super) fn state(program: &mut Program, below7: &[usize], sharing: &[Sharing]) -> Stated {
     let mut stated = Stated::default();
     for i in 0..program.inputs.len() {
         let node = program.nodes.iter().position(|n| n.op == Op::Input(i as u32));
@@ -38,9 +39,18 @@ pub(super) fn state(program: &mut Program, below7: &[usize]) -> Stated {
         let (shape, lanes) = (program.inputs[i].shape, program.layout.lanes);
         if lanes > 1 && matches!(shape, Shape::Group | Shape::Row) {
             let of = if shape == Shape::Group { "group" } else { "row" };
-            stated
-                .assumed
-                .push(format!("{} is the same in all {lanes} lanes of its {of}", program.inputs[i].name));
+            let name = &program.inputs[i].name;
+            match sharing.get(i) {
+                Some(Sharing::Own) => stated
+                    .follows
+                    .push(format!("{name} depends on the thread: each lane has its own, and none another's")),
+                Some(Sharing::Greatest) => stated.follows.push(format!(
+                    "{name} depends on the thread: it stands for the greatest over the {lanes} lanes, and stays in their maximum"
+                )),
+                Some(Sharing::Same) | None => {
+                    stated.assumed.push(format!("{name} is the same in all {lanes} lanes of its {of}"));
+                }
+            }
         }
     }
     for node in 0..program.nodes.len() {
@@ -101,6 +111,31 @@ pub(super) fn state(program: &mut Program, below7: &[usize]) -> Stated {
     }
     program.assumptions.sort_by_key(|a| a.node);
     stated
+}
+
+/// What exp2 of one product adds to the relative error of e^x, over |x|: the product is rounded to 24 bits, and so is log2 e.
+const PRODUCT: f64 = std::f64::consts::LN_2 * (std::f64::consts::LOG2_E / 16_777_216.0 + 1.926e-8);
+/// The error of ex2.approx, which both have.
+const EX2: f64 = 1.0 / 4_194_304.0;
+/// Beyond this e^x is 0 or infinite.
+const EXPF: f64 = 104.0;
+
+/// What is said of each `expf` that the program has as exp2 of one product: where that is as good.
+pub(super) fn narrowed(program: &Program, split: &[usize]) -> Vec<String> {
+    let known = intervals(program);
+    let one = |node: &usize| {
+        let argument = &program.nodes[program.nodes[*node].args[0]];
+        let &[x, _] = argument.args.as_slice() else { return None };
+        let reach = known[x].lo.abs().max(known[x].hi.abs()).min(EXPF);
+        let text = program.expression(x, true);
+        let most = EX2 / PRODUCT;
+        Some(format!(
+            "only where |{text}| <= {most:.1}, or where more may be lost: expf keeps the bits of {text} log2(e) that exp2 of \
+             one product rounds away, a relative error of up to {PRODUCT:.1e} |{text}|, {:.1e} at {reach:.0}",
+            PRODUCT * reach
+        ))
+    };
+    split.iter().filter_map(one).collect()
 }
 
 /// Whether a reduction takes the node or what follows from it.

@@ -107,7 +107,8 @@ fn a_product_and_a_sum_that_ptxas_makes_one_are_priced_as_one() {
         format!("{}{mul} %f4, %f1, %f2;\n{add} %f5, %f3, %f4;\nst.global.f32 [%rd9], %f5;\n{more}", loads(3))
     };
     let compiled = |body: &str| lifted(body).pieces[0].compiled.clone();
-    let (one, two) = (vec![(Op::Fma, 1.0)], vec![(Op::Add, 1.0), (Op::Mul, 1.0)]);
+    let c = crate::cost::Compiled::Op;
+    let (one, two) = (vec![(c(Op::Fma), 1.0)], vec![(c(Op::Add), 1.0), (c(Op::Mul), 1.0)]);
     assert_eq!(compiled(&body("mul.f32", "add.f32", "")), one);
     assert_eq!(compiled(&body("mul.ftz.f32", "sub.ftz.f32", "")), one);
     // A stated rounding keeps them apart, and so does another use of the product.
@@ -117,5 +118,82 @@ fn a_product_and_a_sum_that_ptxas_makes_one_are_priced_as_one() {
     // A sum of products: each but the first goes with its addition.
     let products: String = (1..=4).map(|i| format!("mul.f32 %f{}, %f{i}, %f{i};\n", 4 + i)).collect();
     let sum = "add.f32 %f9, %f5, %f6;\nadd.f32 %f10, %f9, %f7;\nadd.f32 %f11, %f10, %f8;\nst.global.f32 [%rd9], %f11;";
-    assert_eq!(compiled(&format!("{}{products}{sum}", loads(4))), [(Op::Mul, 0.25), (Op::Fma, 0.75)]);
+    assert_eq!(compiled(&format!("{}{products}{sum}", loads(4))), [(c(Op::Mul), 0.25), (c(Op::Fma), 0.75)]);
+}
+
+/// A maximum over four lanes of four scores, less a value of the row, which `give` computes into f5.
+fn scored(give: &str) -> String {
+    let terms: String = (1..=4).map(|i| format!("add.f32 %f{}, %f{i}, %f5;\n", 10 + i)).collect();
+    let max = "max.f32 %f15, %f11, %f12;\nmax.f32 %f16, %f15, %f13;\nmax.f32 %f17, %f16, %f14;\n";
+    let step = |x: usize, mask: usize| {
+        format!(
+            "mov.b32 %r{x}, %f{x};\nshfl.sync.bfly.b32 %s{x}|%q{x}, %r{x}, {mask}, 31, -1;\nmov.b32 %f{}, %s{x};\n\
+             max.f32 %f{}, %f{x}, %f{};\n",
+            x + 20,
+            x + 1,
+            x + 20
+        )
+    };
+    format!(
+        "{give}{}{terms}{max}{}{}st.global.f32 [%rd9], %f19;",
+        (1..=4).map(|i| format!("ld.global.f32 %f{i}, [%rd{i}];\n")).collect::<String>(),
+        step(17, 1),
+        step(18, 2)
+    )
+}
+
+#[test]
+fn a_value_that_ptx_shows_to_be_of_the_thread_is_not_taken_to_be_of_the_row() {
+    let by = |index: &str| {
+        format!(
+            "mov.u32 %r1, %tid.x;\n{index}mul.wide.u32 %rd6, %r2, 4;\nadd.s64 %rd7, %rd8, %rd6;\n\
+             ld.global.f32 %f5, [%rd7];\n"
+        )
+    };
+    // Four lanes have a row: what is read by the thread's number over 4 is the row's.
+    let found = lifted(&scored(&by("shr.u32 %r2, %r1, 2;\n")));
+    assert_eq!(found.unlifted, []);
+    let same = "f5 is the same in all 4 lanes of its group";
+    assert!(found.pieces[0].assumed.iter().any(|a| a == same), "{:?}", found.pieces[0].assumed);
+    for index in ["and.b32 %r2, %r1, 3;\n", "shr.u32 %r2, %r1, 1;\n", "add.s32 %r2, %r1, 5;\n"] {
+        let found = lifted(&scored(&by(index)));
+        // An element of its own then.
+        let [piece] = found.pieces.as_slice() else { panic!("{index}: {:?}", found.unlifted) };
+        let program = piece.program.to_string();
+        assert!(program.contains("elem f5") && !program.contains("group f5"), "{index}: {program}");
+        assert!(piece.follows.iter().any(|f| f.contains("f5 depends on the thread")), "{:?}", piece.follows);
+    }
+}
+
+#[test]
+fn a_value_of_the_thread_that_no_reduction_over_lanes_takes_is_each_lanes_own() {
+    let body = summed("add.f32 %f6, %f1, %f2;\nadd.f32 %f7, %f6, %f3;\nadd.f32 %f10, %f7, %f4;\n");
+    let body = (1..=4).fold(body, |b, i| {
+        b.replace(&format!("mul.f32 %f2{i}, %f{i}, %f12"), &format!("fma.rn.f32 %f2{i}, %f{i}, %f12, %f5"))
+    });
+    let found = lifted(&format!("mov.u32 %r40, %laneid;\ncvt.rn.f32.u32 %f5, %r40;\n{body}"));
+    let piece = &found.pieces[0];
+    assert!(piece.assumed.iter().all(|a| !a.contains("the same in all")), "{:?}", piece.assumed);
+    assert!(piece.follows.iter().any(|f| f.starts_with("f5 depends on the thread")), "{:?}", piece.follows);
+}
+
+#[test]
+fn a_lanes_own_part_of_a_maximum_stands_for_the_greatest_of_the_lanes() {
+    // The lane's part so far, of another block, in the chain before the butterfly.
+    let index = "mov.u32 %r1, %tid.x;\nmul.wide.u32 %rd6, %r1, 4;\nadd.s64 %rd7, %rd8, %rd6;\nld.global.f32 %f5, [%rd7];\n";
+    let body = scored(index);
+    let body = (1..=4).fold(body, |b, i| {
+        b.replace(
+            &format!("add.f32 %f{}, %f{i}, %f5;", 10 + i),
+            &format!("mul.f32 %f{}, %f{i}, %f6;", 10 + i),
+        )
+    });
+    let body = body.replace("max.f32 %f15, %f11, %f12;", "max.f32 %f9, %f11, %f5;\nmax.f32 %f15, %f9, %f12;");
+    let found = lifted(&format!("ld.param.f32 %f6, [p];\n{body}"));
+    assert_eq!(found.unlifted, []);
+    let follows = &found.pieces[0].follows;
+    assert!(
+        follows.iter().any(|f| f.contains("f5 depends on the thread: it stands for the greatest")),
+        "{follows:?}"
+    );
 }

@@ -17,11 +17,13 @@ mod facts;
 mod index;
 #[cfg(test)]
 mod lane_tests;
+mod lanes;
 mod patterns;
 mod piece;
 mod reduce;
 mod scalar;
 mod scan;
+mod sharing;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -29,6 +31,7 @@ mod value;
 pub use patterns::{Match, Pattern, patterns};
 pub use scan::{NoRegion, Region};
 
+use crate::cost::{Compiled, FLUSHING};
 use crate::lang::{Op, Program};
 use kbt_ptx::{Function, Module};
 use piece::Lifted;
@@ -57,14 +60,18 @@ pub struct Piece {
     pub inputs: Vec<String>,
     /// Instructions of arithmetic that one copy stands for.
     pub instructions: usize,
-    /// Operations as compiled and how often an element has them; reductions one by one.
-    pub compiled: Vec<(Op, f64)>,
+    /// What is compiled and how often an element has it; reductions one by one.
+    pub compiled: Vec<(Compiled, f64)>,
+    /// The functions that a rewrite of it would have without `.ftz`, as the rest is compiled.
+    pub subnormals: Vec<Op>,
     /// Butterfly steps an element.
     pub shuffles: f64,
     /// What is taken for granted of the inputs: guards of whatever is found.
     pub assumed: Vec<String>,
     /// What follows from the program itself.
     pub follows: Vec<String>,
+    /// Where a rewrite has fewer bits than the code as it is: guards of whatever is found.
+    pub narrowed: Vec<String>,
     /// Operations on converted values behind the piece, which stay as they are, and how many.
     pub kept: BTreeMap<String, usize>,
 }
@@ -150,6 +157,7 @@ fn function(f: &Function, region: &Region, files: &HashMap<u32, String>) -> Lift
         refused: Vec::new(),
         unread: Vec::new(),
     };
+    let flushes = flushes(f);
     let mut refused = decode::Refused::new();
     for block in &blocks {
         let (mut graph, not, below7) = decode::block(block, &registers);
@@ -175,7 +183,7 @@ fn function(f: &Function, region: &Region, files: &HashMap<u32, String>) -> Lift
             match found {
                 Ok(lifted) => {
                     let kept = if std::mem::take(&mut first) { kept.clone() } else { BTreeMap::new() };
-                    add(&mut out.pieces, lifted, kept, files);
+                    add(&mut out.pieces, lifted, kept, flushes, files);
                 }
                 Err(not) => out.unlifted.push(Unlifted {
                     lines: (not.first, not.last),
@@ -223,7 +231,7 @@ fn cut_behind_conversions(graph: &mut Scalar) -> BTreeMap<String, usize> {
         graph.outputs.remove(&id);
         let node = &graph.nodes[id];
         if let Kind::Op(op) = node.kind
-            && op != Op::Neg
+            && !op.is_modifier()
         {
             *kept.entry(op.name().to_owned()).or_default() += 1;
         }
@@ -247,10 +255,10 @@ fn cut_at_shuffles(graph: &Scalar) -> (Scalar, Vec<At>) {
             cut.push(node.at);
             outputs.extend(&node.args);
             outputs.remove(&id);
-            out.leaf(scalar::Leaf::Result(SHUFFLE.to_owned()), node.at, &format!("lane{id}"));
+            let leaf = out.leaf(scalar::Leaf::Result(SHUFFLE.to_owned()), node.at, &format!("lane{id}"));
+            out.nodes[leaf].lanes = scalar::LANE;
         } else {
-            let at = out.push(node.kind.clone(), node.args.clone(), node.at, &node.register);
-            out.nodes[at].price.clone_from(&node.price);
+            out.copy(node, node.args.clone());
         }
     }
     out.outputs = outputs;
@@ -263,13 +271,35 @@ fn prune(graph: &Scalar, live: &[bool]) -> (Scalar, HashMap<usize, usize>) {
     let mut moved = HashMap::new();
     for (id, node) in graph.nodes.iter().enumerate().filter(|(id, _)| live[*id]) {
         let args = node.args.iter().map(|a| moved[a]).collect();
-        let at = out.push(node.kind.clone(), args, node.at, &node.register);
-        out.nodes[at].price.clone_from(&node.price);
+        let at = out.copy(node, args);
         moved.insert(id, at);
     }
     out.outputs = graph.outputs.iter().filter_map(|id| moved.get(id).copied()).collect();
     (out, moved)
 }
+
+/// Whether a function is compiled to flush subnormals.
+fn flushes(f: &Function) -> bool {
+    let plain =
+        |i: &&kbt_ptx::Instruction| i.has("f32") && matches!(i.base(), "add" | "sub" | "mul" | "fma" | "mad");
+    f.instructions().filter(plain).any(|i| i.has("ftz"))
+}
+
+/// The functions that a rewrite of a piece has without `.ftz`: those that the piece has so, and those that it does not have,
+/// where any is so or the function's other arithmetic is.
+fn subnormals(compiled: &[(Compiled, f64)], flushes: bool) -> Vec<Op> {
+    let has = |what: Compiled| compiled.iter().any(|(c, _)| *c == what);
+    let kept = |(op, name): (Op, &'static str)| {
+        has(Compiled::Ptx(name)) || op == Op::Rcp && DIVISORS.iter().any(|name| has(Compiled::Ptx(name)))
+    };
+    let flushed = |(op, _): (Op, &'static str)| has(Compiled::Op(op));
+    let any_kept = FLUSHING.into_iter().any(kept);
+    let others = any_kept || !flushes && !FLUSHING.into_iter().any(flushed);
+    FLUSHING.into_iter().filter(|f| kept(*f) || !flushed(*f) && others).map(|(op, _)| op).collect()
+}
+
+/// Divisions that have a reciprocal without `.ftz`.
+const DIVISORS: [&str; 2] = ["div.approx.f32.divisor", "div.full.f32.divisor"];
 
 /// The program without its names, to see whether two are the same.
 fn anonymous(program: &Program) -> String {
@@ -289,9 +319,10 @@ fn add(
     pieces: &mut Vec<Piece>,
     mut lifted: Lifted,
     kept: BTreeMap<String, usize>,
+    flushes: bool,
     files: &HashMap<u32, String>,
 ) {
-    let mut stated = facts::state(&mut lifted.program, &lifted.below7);
+    let mut stated = facts::state(&mut lifted.program, &lifted.below7, &lifted.sharing);
     if let Some(because) = &lifted.a_thread {
         stated.follows.push(format!("an element is a thread: as elements, groups and rows it has {because}"));
     }
@@ -308,7 +339,11 @@ fn add(
         }
         return;
     }
+    let narrowed = facts::narrowed(&lifted.program, &lifted.split);
+    let subnormals = subnormals(&lifted.compiled, flushes);
     pieces.push(Piece {
+        subnormals,
+        narrowed,
         inputs: lifted
             .leaves
             .iter()

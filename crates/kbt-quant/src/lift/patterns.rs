@@ -5,7 +5,6 @@
 
 use crate::lang::{Op, Program, Shape};
 use serde::{Deserialize, Serialize};
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Which pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -92,42 +91,13 @@ pub struct Match {
     pub instead: String,
     /// What must hold for it.
     pub condition: String,
-    /// The computation, the same in every program that has it over the same inputs.
-    pub key: u64,
 }
 
 /// Every pattern in a program.
 #[must_use]
 pub fn patterns(program: &Program) -> Vec<Match> {
     let live = program.live();
-    let keys = keys(program);
-    let mut found: Vec<Match> =
-        (0..program.nodes.len()).filter(|i| live[*i]).flat_map(|i| at(program, i)).collect();
-    for m in &mut found {
-        m.key = keys[m.node];
-    }
-    found
-}
-
-/// A number for each node that names, order of nodes and order of operands do not change.
-fn keys(program: &Program) -> Vec<u64> {
-    let mut keys: Vec<u64> = Vec::with_capacity(program.nodes.len());
-    for node in &program.nodes {
-        let mut args: Vec<u64> = node.args.iter().map(|&a| keys[a]).collect();
-        let exchangeable = match node.op {
-            Op::Add | Op::Mul | Op::Max | Op::Fma => 2,
-            _ => 0,
-        };
-        args[..exchangeable.min(node.args.len())].sort_unstable();
-        let mut hash = DefaultHasher::new();
-        match node.op {
-            Op::Input(i) => program.inputs[i as usize].name.hash(&mut hash),
-            op => op.hash(&mut hash),
-        }
-        args.hash(&mut hash);
-        keys.push(hash.finish());
-    }
-    keys
+    (0..program.nodes.len()).filter(|i| live[*i]).flat_map(|i| at(program, i)).collect()
 }
 
 struct View<'a>(&'a Program);
@@ -177,7 +147,7 @@ fn at(program: &Program, i: usize) -> Vec<Match> {
     let mut out = Vec::new();
     let mut add = |pattern: Pattern, instead: String, condition: String| {
         let found = program.expression(i, true);
-        out.push(Match { pattern, node: i, found, instead, condition, key: 0 });
+        out.push(Match { pattern, node: i, found, instead, condition });
     };
     match (v.op(i), program.nodes[i].args.as_slice()) {
         (Op::Div, &[a, b]) => {

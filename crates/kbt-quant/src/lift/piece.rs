@@ -2,7 +2,9 @@
 
 use super::index::{self, Levels, Members, Misfit};
 use super::scalar::{At, Id, Kind, Leaf, Node, Scalar};
-use crate::lang::{Input, Layout, Op, Program, Range, Shape};
+use super::sharing::{Sharing, lanes, layout, own_values};
+use crate::cost::Compiled;
+use crate::lang::{Input, Op, Program, Range, Shape};
 use std::collections::{BTreeSet, HashMap};
 
 /// Operations of a program: as many as its text may have.
@@ -16,12 +18,16 @@ pub(super) struct Lifted {
     pub(super) places: Vec<Vec<At>>,
     /// What each input is.
     pub(super) leaves: Vec<Leaf>,
+    /// What lanes have of each input.
+    pub(super) sharing: Vec<Sharing>,
     /// Operations of the code as it is, an element: what each costs, how often.
-    pub(super) compiled: Vec<(Op, f64)>,
+    pub(super) compiled: Vec<(Compiled, f64)>,
     /// Butterfly steps, an element.
     pub(super) shuffles: f64,
     /// Nodes of the program that a rounding takes which is right below 7 only.
     pub(super) below7: Vec<usize>,
+    /// Nodes of the program that are exp2 of one product, where the code splits the product for more bits.
+    pub(super) split: Vec<usize>,
     /// Instructions that it stands for.
     pub(super) instructions: usize,
     /// Why it is a program over threads and not over elements, groups and rows.
@@ -41,32 +47,7 @@ pub(super) struct Unlifted {
 
 /// Whether a node stands for an instruction.
 pub(super) fn is_work(node: &Node) -> bool {
-    matches!(node.kind, Kind::Op(op) if op != Op::Neg) || matches!(node.kind, Kind::Reduce(..))
-}
-
-/// The lanes that share a row, from the masks of all reductions over lanes.
-fn lanes(graph: &Scalar, members: &Members) -> Result<(u32, bool), Misfit> {
-    let mut all: BTreeSet<u32> = BTreeSet::new();
-    let mut partial_sums = false;
-    let reductions = || {
-        members.class_of.keys().filter_map(|&id| match &graph.nodes[id].kind {
-            Kind::Reduce(op, hops) => Some((id, *op, hops)),
-            _ => None,
-        })
-    };
-    for (_, _, hops) in reductions() {
-        all.extend(hops);
-    }
-    for (id, op, hops) in reductions() {
-        if op == Op::Max && *hops != all {
-            return Err(("a maximum over some of the lanes only".to_owned(), id));
-        }
-        if op == Op::Add && !hops.is_empty() && *hops != all {
-            return Err(("a sum over some of the lanes only".to_owned(), id));
-        }
-        partial_sums |= op == Op::Add && hops.is_empty() && !all.is_empty();
-    }
-    Ok((1 << all.len(), partial_sums))
+    matches!(node.kind, Kind::Op(op) if !op.is_modifier()) || matches!(node.kind, Kind::Reduce(..))
 }
 
 struct Builder<'a> {
@@ -95,18 +76,26 @@ pub(super) fn lift(
 ) -> Result<Lifted, Misfit> {
     let levels = Levels::new(graph, members)?;
     index::check(graph, members, &levels)?;
-    let (lanes, partial_sums) = lanes(graph, members)?;
+    let (masks, partial_sums) = lanes(graph, members)?;
+    let lanes = 1 << masks.len();
+    let own = own_values(graph, members, &levels, &masks)?;
     let reduces = members.class_of.keys().any(|&id| matches!(graph.nodes[id].kind, Kind::Reduce(..)));
     let (shapes, layout) = layout(&levels, lanes, partial_sums, reduces);
     let mut inputs: Vec<Input> = Vec::new();
     let mut leaves: Vec<Leaf> = Vec::new();
     let mut keys: Vec<Key> = Vec::new();
+    let mut sharing: Vec<Sharing> = Vec::new();
     let mut names: BTreeSet<String> = BTreeSet::new();
     let mut input = |id: Id, key: Key, shape: Shape| {
         if let Kind::Leaf(leaf, _) = &graph.nodes[id].kind {
             let name = unused(&graph.nodes[id].register, &mut names);
             inputs.push(Input { name, shape, range: Range::FINITE });
             leaves.push(leaf.clone());
+            let known = match key {
+                Key::Class(class) => members.classes[&class].iter().find_map(|id| own.get(id)).copied(),
+                Key::Fixed(_) => None,
+            };
+            sharing.push(known.unwrap_or(Sharing::Same));
             keys.push(key);
         }
     };
@@ -129,7 +118,7 @@ pub(super) fn lift(
     if builder.program.nodes.len() > MOST {
         return Err((format!("a program of more than {MOST} operations"), 0));
     }
-    Ok(builder.finish(below7, lines))
+    Ok(Lifted { sharing, ..builder.finish(below7, lines) })
 }
 
 /// Everything fixed that the members are computed from.
@@ -141,20 +130,6 @@ fn fixed_below(graph: &Scalar, members: &Members) -> BTreeSet<Id> {
         open.extend(fixed.filter(|&a| found.insert(a)));
     }
     found
-}
-
-/// What shapes the levels are, and the layout.
-fn layout(levels: &Levels, lanes: u32, partial_sums: bool, reduces: bool) -> (Vec<Shape>, Layout) {
-    let each = |i: usize| (levels.sizes[0] / levels.sizes[i]) as u32 * lanes;
-    match levels.sizes.len() {
-        0 | 1 => (vec![Shape::Elem], Layout { group: lanes, lanes, row: lanes }),
-        // Sums that are added over lanes later exist for rows only.
-        2 => {
-            let coarse = if reduces && !partial_sums { Shape::Group } else { Shape::Row };
-            (vec![Shape::Elem, coarse], Layout { group: each(1), lanes, row: each(1) })
-        }
-        _ => (vec![Shape::Elem, Shape::Group, Shape::Row], Layout { group: each(1), lanes, row: each(2) }),
-    }
 }
 
 /// A name of a register that program text can have and nothing else in the program has.
@@ -333,13 +308,17 @@ impl Builder<'_> {
     fn finish(self, below7: &[Id], lines: (u32, u32)) -> Lifted {
         let elements = self.levels.sizes.first().copied().unwrap_or(1) as f64;
         let mut places: Vec<Vec<At>> = vec![Vec::new(); self.program.nodes.len()];
-        let mut compiled: HashMap<Op, f64> = HashMap::new();
+        let mut compiled: HashMap<Compiled, f64> = HashMap::new();
         let (mut shuffles, mut instructions) = (0.0, 0);
+        let mut split: BTreeSet<usize> = BTreeSet::new();
         for (class, nodes) in &self.members.classes {
             let Some(&node) = self.nodes.get(&Key::Class(*class)) else { continue };
             for &id in nodes {
                 let n = &self.graph.nodes[id];
                 instructions += usize::from(is_work(n));
+                if n.is(Op::Exp2) && n.price.len() > 1 {
+                    split.insert(node);
+                }
                 if !matches!(n.kind, Kind::Leaf(..)) {
                     places[node].push(n.at);
                 }
@@ -375,15 +354,17 @@ impl Builder<'_> {
             .iter()
             .filter_map(|id| self.nodes.get(&Key::Class(*self.members.class_of.get(id)?)).copied())
             .collect();
-        let mut compiled: Vec<(Op, f64)> = compiled.into_iter().collect();
+        let mut compiled: Vec<(Compiled, f64)> = compiled.into_iter().collect();
         compiled.sort_unstable_by_key(|(op, _)| *op);
         Lifted {
             program: self.program.with_names_for_shared(),
             places,
             leaves: self.leaves,
+            sharing: Vec::new(),
             compiled,
             shuffles,
             below7: below7.into_iter().collect(),
+            split: split.into_iter().collect(),
             instructions,
             a_thread: None,
             first: lines.0,

@@ -3,6 +3,7 @@
 //! Flattening changes the order of a sum, as any reduction's rewrite does; the replay's error bounds allow for it.
 
 use super::scalar::{Id, Kind, Leaf, Node, Scalar};
+use crate::cost::Compiled;
 use crate::lang::Op;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map::DefaultHasher};
 use std::hash::{Hash, Hasher};
@@ -37,9 +38,7 @@ pub(super) fn flatten(old: &Scalar) -> (Scalar, Vec<Id>) {
             Some(tree) => tree.write(node, old, &mut new, &place),
             None => {
                 let args = node.args.iter().map(|&a| place[a]).collect();
-                let at = new.push(node.kind.clone(), args, node.at, &node.register);
-                new.nodes[at].price.clone_from(&node.price);
-                at
+                new.copy(node, args)
             }
         };
     }
@@ -83,7 +82,7 @@ struct Tree {
     /// Nodes that the reduction replaces, its root not among them.
     inner: Vec<Id>,
     /// Instructions of the chain itself.
-    price: Vec<Op>,
+    price: Vec<Compiled>,
 }
 
 impl Tree {
@@ -136,7 +135,7 @@ impl Tree {
             let mut addends: &[Id] = &node.args;
             if node.is(Op::Fma) {
                 self.terms.push(Term::Product(id));
-                self.price.push(Op::Fma);
+                self.price.push(Op::Fma.into());
                 addends = &node.args[2..];
             } else {
                 self.price.extend(&node.price);

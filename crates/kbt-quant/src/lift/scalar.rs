@@ -3,11 +3,15 @@
 //! Nodes are in program order, operands first; equal computations are one node. What the language cannot say is a
 //! leaf, named after the instruction that gives it.
 
+use crate::cost::Compiled;
 use crate::lang::Op;
 use std::collections::{BTreeSet, HashMap};
 
 /// A node's number.
 pub(super) type Id = usize;
+
+/// Every bit of a lane's number.
+pub(super) const LANE: u8 = 31;
 
 /// Where an instruction stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,9 +60,11 @@ pub(super) struct Node {
     /// The register, without `%`.
     pub(super) register: String,
     /// The instructions that it took, for the price of the code as it is.
-    pub(super) price: Vec<Op>,
+    pub(super) price: Vec<Compiled>,
     /// Whether PTX gives it no rounding, so that ptxas may make it a part of a multiply-add.
     pub(super) contracts: bool,
+    /// Of a leaf: which bits of a lane's number PTX shows it to depend on.
+    pub(super) lanes: u8,
     fixed: bool,
 }
 
@@ -98,7 +104,7 @@ impl Scalar {
         let id = self.nodes.len();
         let (kind, args) = key.clone();
         let price = match kind {
-            Kind::Op(op) if op != Op::Neg => vec![op],
+            Kind::Op(op) if !op.is_modifier() => vec![op.into()],
             _ => Vec::new(),
         };
         let fixed = match &kind {
@@ -114,9 +120,18 @@ impl Scalar {
             register: register.to_owned(),
             price,
             contracts: false,
+            lanes: 0,
             fixed,
         });
         self.known.insert(key, id);
+        id
+    }
+
+    /// A node of another graph, with the operands that it has here.
+    pub(super) fn copy(&mut self, node: &Node, args: Vec<Id>) -> Id {
+        let id = self.push(node.kind.clone(), args, node.at, &node.register);
+        self.nodes[id].price.clone_from(&node.price);
+        self.nodes[id].lanes = node.lanes;
         id
     }
 

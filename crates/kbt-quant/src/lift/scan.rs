@@ -1,5 +1,6 @@
 //! A function's body as blocks without a branch, with source places; and what is known of registers everywhere.
 
+use super::lanes::Lanes;
 use super::scalar::At;
 use kbt_ptx::{Function, Instruction, Statement};
 use std::collections::{HashMap, HashSet};
@@ -200,11 +201,13 @@ pub(super) struct Registers<'a> {
     definitions: HashMap<&'a str, Option<&'a Instruction>>,
     /// In how many places each is read.
     reads: HashMap<&'a str, usize>,
+    /// Which lanes have values of their own.
+    lanes: Lanes<'a>,
 }
 
 impl<'a> Registers<'a> {
     pub(super) fn new(f: &'a Function) -> Self {
-        let mut this = Self { definitions: HashMap::new(), reads: HashMap::new() };
+        let mut this = Self { definitions: HashMap::new(), reads: HashMap::new(), lanes: Lanes::new(f) };
         for i in f.instructions() {
             let written = usize::from(writes(i));
             for name in i.operands.iter().take(written).flat_map(|o| registers(o)) {
@@ -221,6 +224,11 @@ impl<'a> Registers<'a> {
             }
         }
         this
+    }
+
+    /// Which bits of a lane's number its value may depend on.
+    pub(super) fn lanes(&self, name: &str) -> u8 {
+        self.lanes.of(name)
     }
 
     /// Places that read it in the whole function.

@@ -277,16 +277,21 @@ fn piece(
     profile: &kbt_device::DeviceProfile,
     limits: &Limits,
 ) -> Result<PieceOutcome, SearchError> {
-    let model = CostModel::new(profile, piece.program.layout).bare_conversions();
+    let model = CostModel::new(profile, piece.program.layout)
+        .bare_conversions()
+        .keeping_subnormals(&piece.subnormals);
     let line = piece.lines.first().map_or(0, |l| l.0);
     let found = search(&piece.program, &model, limits)?;
-    let rewrite = RewriteOutcome::new(&format!("{function} from PTX line {line}"), &profile.name, &found);
+    let name = format!("{function} from PTX line {line}");
+    let mut rewrite = RewriteOutcome::new(&name, &profile.name, &found);
+    for candidate in rewrite.candidates.iter_mut().chain(&mut rewrite.rejected) {
+        candidate.guards.extend(piece.narrowed.iter().cloned());
+    }
     let (compiled, cost) = compiled(piece, &model)?;
     let claim = claim(&rewrite, &compiled, &cost);
-    let best = claim.candidates.first().and_then(|&i| found.candidates.get(i)).map(|c| &c.priced.program);
-    let left = best.map(patterns).unwrap_or_default();
+    let best = claim.candidates.first().and_then(|&i| Some((i, found.candidates.get(i)?)));
     let matches = patterns(&piece.program);
-    let verdict = |m: &Match| verdict(m, &matches, &left, &rewrite, &claim);
+    let verdict = |m: &Match| verdict(m, &piece.program, best, &rewrite);
     let patterns = matches
         .iter()
         .map(|m| PatternOutcome {
@@ -335,7 +340,7 @@ fn compiled(piece: &Piece, model: &CostModel<'_>) -> Result<(CompiledOutcome, Co
     let mut cost = Cost::default();
     let mut sources: BTreeMap<String, Provenance> = BTreeMap::new();
     for (op, times) in &piece.compiled {
-        let one = model.operation(*op)?;
+        let one = model.compiled(*op)?;
         cost.add(&one.cost, *times);
         sources.insert(op.name().to_owned(), one.provenance);
     }

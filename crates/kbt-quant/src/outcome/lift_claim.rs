@@ -3,7 +3,9 @@
 use super::RewriteOutcome;
 use super::lift::{ClaimOutcome, CompiledOutcome};
 use crate::cost::Cost;
-use crate::lift::Match;
+use crate::lang::{Op, Program};
+use crate::lift::{Match, Pattern};
+use crate::rewrite::Candidate;
 
 /// The least share of the busiest pipe's cycles that counts as a gain.
 const LEAST_CYCLES: f64 = 0.02;
@@ -49,28 +51,45 @@ pub(super) fn claim(rewrite: &RewriteOutcome, compiled: &CompiledOutcome, cost: 
     }
 }
 
-/// What the search made of a pattern.
+/// What the search made of a pattern: taken is what the best candidate does otherwise in the pattern's own place.
 pub(super) fn verdict(
     m: &Match,
-    before: &[Match],
-    after: &[Match],
+    given: &Program,
+    best: Option<(usize, &Candidate)>,
     rewrite: &RewriteOutcome,
-    claim: &ClaimOutcome,
 ) -> String {
-    let rules = m.pattern.rules();
-    let best = claim.candidates.first().and_then(|&i| rewrite.candidates.get(i).map(|c| (i, c)));
-    // A pattern whose operands changed is another by its key: where there are as many as before, none is known to be gone.
-    let count = |all: &[Match]| all.iter().filter(|o| o.pattern == m.pattern).count();
-    let still =
-        after.iter().any(|o| o.pattern == m.pattern && o.key == m.key) || count(after) >= count(before);
     if let Some((i, candidate)) = best
-        && !still
-        && candidate.rules.iter().any(|r| m.pattern.taken_by().contains(&r.as_str()))
+        && is_taken(m, given, candidate)
     {
         return format!("taken by candidate {}", i + 1);
     }
-    match rewrite.refused.iter().find(|r| rules.contains(&r.rule.as_str())) {
+    match rewrite.refused.iter().find(|r| m.pattern.rules().contains(&r.rule.as_str())) {
         Some(r) => format!("refused: {} ({})", r.because, r.rule),
         None => "does not pay: no form with it is cheaper".to_owned(),
+    }
+}
+
+/// Whether the candidate has in this place what the pattern says, or has nothing there and the proof took it.
+fn is_taken(m: &Match, given: &Program, candidate: &Candidate) -> bool {
+    // A factor inside an exp2 leaves its argument.
+    let own = &given.nodes[m.node];
+    let place = if m.pattern == Pattern::FoldedFactor && own.op == Op::Exp2 { own.args[0] } else { m.node };
+    let Some(fate) = candidate.fates.get(place).filter(|fate| fate.changed) else { return false };
+    if !m.pattern.taken_by().iter().any(|rule| fate.rules.contains(*rule)) {
+        return false;
+    }
+    let Some(node) = fate.node else { return true };
+    let program = &candidate.priced.program;
+    let (op, args) = (program.nodes[node].op, &program.nodes[node].args);
+    let product_with = |of: Op| op == Op::Mul && args.iter().any(|&a| program.nodes[a].op == of);
+    match (m.pattern, own.op) {
+        (Pattern::DivisionByExp2, _) => {
+            op == Op::Exp2 || (given.nodes[own.args[1]].op == Op::Exp2 && product_with(Op::Exp2))
+        }
+        (Pattern::DivisionByRoot, _) => product_with(Op::Rsqrt),
+        (Pattern::SharedDivisor, _) => op == Op::Mul,
+        (Pattern::MonotoneReduction, _) => !matches!(op, Op::GroupMax | Op::RowMax),
+        (Pattern::FoldedFactor, Op::Mul | Op::Log2) => op != own.op,
+        (Pattern::FoldedFactor, _) => true,
     }
 }

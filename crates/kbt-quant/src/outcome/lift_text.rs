@@ -121,6 +121,9 @@ fn piece(out: &mut String, p: &PieceOutcome) {
             "    replay {} rows: {} of {} codes differ, {} explained as ties; {} values within their bounds; {} wrong",
             r.rows_count, r.differing_count, r.codes_count, r.explained_count, r.values_count, r.wrong_count
         );
+        if !r.left_out.is_empty() {
+            let _ = writeln!(out, "    not compared at the boundaries of: {}", r.left_out.join(", "));
+        }
         if !r.errors.is_empty() {
             let _ = writeln!(out, "    error bounds, of the greatest value: {}", r.errors_text());
         }

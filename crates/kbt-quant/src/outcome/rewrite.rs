@@ -123,6 +123,9 @@ pub struct RewriteOutcome {
     pub lower_bound: BoundOutcome,
     /// Rules that were refused.
     pub refused: Vec<RefusedRule>,
+    /// What was not done for want of steps; more effort does it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cut_off: Vec<String>,
     /// The graph searched.
     pub graph: GraphOutcome,
 }
@@ -222,6 +225,7 @@ impl RewriteOutcome {
                 provenance,
             },
             refused: search.refused.iter().map(refused).collect(),
+            cut_off: search.cut_off.clone(),
             graph: GraphOutcome {
                 terms_count: search.terms,
                 classes_count: search.classes,
@@ -296,6 +300,9 @@ impl RewriteOutcome {
                 r.explained_count,
                 r.wrong_count
             );
+            if !r.left_out.is_empty() {
+                let _ = writeln!(out, "  not compared at the boundaries of: {}", r.left_out.join(", "));
+            }
             if !r.errors.is_empty() {
                 let _ = writeln!(out, "  error bounds, of the greatest value: {}", r.errors_text());
             }
@@ -306,6 +313,9 @@ impl RewriteOutcome {
             "\nlower bound: {:.4} cycles, {:.2} issue slots: {}",
             bound.cycles_per_element, bound.issue_slots, bound.statement
         );
+        for text in &self.cut_off {
+            let _ = writeln!(out, "cut off: {text}");
+        }
         for r in &self.refused {
             let _ = writeln!(out, "refused {} ({}): {}", r.rule, r.says, r.because);
         }

@@ -2,14 +2,16 @@
 
 use super::extract::{Key, Solution};
 use crate::cost::{Cost, CostModel};
-use crate::lang::{Assumption, Program, Shape};
+use crate::lang::{Assumption, Op, Program, Shape};
 use kbt_device::MissingFigure;
 use kbt_evidence::Provenance;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The program without the lines that neither an output nor an assumption needs: every term of the graph breeds further
 /// ones, and these would do so for nothing.
-pub(super) fn used(program: &Program) -> Program {
+///
+/// Also gives where each of its nodes went.
+pub(super) fn used(program: &Program) -> (Program, Vec<Option<usize>>) {
     let mut needed = program.live();
     for a in &program.assumptions {
         needed[a.node] = true;
@@ -36,7 +38,7 @@ pub(super) fn used(program: &Program) -> Program {
     out.outputs = program.outputs.iter().filter_map(|(n, i)| Some((n.clone(), at(*i)?))).collect();
     let kept = program.assumptions.iter();
     out.assumptions = kept.filter_map(|a| Some(Assumption { node: at(a.node)?, range: a.range })).collect();
-    out
+    (out, moved)
 }
 
 /// The price of the program's own operations, whatever the rules make equal among them; each operation's source is
@@ -53,7 +55,18 @@ pub(super) fn price(
         let operands = node.args.iter().map(|&a| ready[a]).fold(0.0, f64::max);
         let from = node.args.first().map_or(Shape::Const, |&a| program.shapes[a]);
         ready[i] = operands;
-        if let Some(one) = model.node(node.op, from, program.shapes[i])? {
+        let number = |a: usize| matches!(program.nodes[a].op, Op::Num(_));
+        let magnitude = |a: &&usize| program.nodes[**a].op == Op::Abs;
+        if matches!(node.op, Op::Cvt(_)) {
+            for &a in node.args.iter().filter(magnitude) {
+                cost.add(&model.magnitude(program.shapes[a])?.cost, 1.0);
+            }
+        }
+        let one = match node.op {
+            Op::Div if number(node.args[1]) => Some(model.division_by_number(program.shapes[i])?),
+            op => model.node(op, from, program.shapes[i])?,
+        };
+        if let Some(one) = one {
             cost.add(&one.cost, 1.0);
             // What is computed once for the kernel is there before the first element.
             if program.shapes[i] > Shape::Const {
@@ -61,6 +74,10 @@ pub(super) fn price(
                 sources.entry(node.op.name().to_owned()).or_insert(one.provenance);
             }
         }
+    }
+    let outputs: BTreeSet<usize> = program.outputs.iter().map(|&(_, node)| node).collect();
+    for node in outputs.into_iter().filter(|&node| program.nodes[node].op == Op::Abs) {
+        cost.add(&model.magnitude(program.shapes[node])?.cost, 1.0);
     }
     let chain = program.outputs.iter().map(|&(_, node)| ready[node]).fold(0.0, f64::max);
     let key = Key { busiest: cost.busiest(), issue_slots: cost.issue_slots, chain };

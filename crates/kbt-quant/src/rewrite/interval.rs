@@ -134,6 +134,12 @@ impl Interval {
         Self { lo: 1.0 / self.hi, hi: 1.0 / self.lo, nan: self.nan }
     }
 
+    fn magnitude(self) -> Self {
+        let (a, b) = (self.lo.abs(), self.hi.abs());
+        let lo = if self.may_be_zero() { 0.0 } else { a.min(b) };
+        Self { lo, hi: a.max(b), nan: self.nan }
+    }
+
     fn root(self) -> Self {
         Self { lo: self.lo.max(0.0).sqrt(), hi: self.hi.max(0.0).sqrt(), nan: self.nan || self.lo < 0.0 }
     }
@@ -182,6 +188,7 @@ impl Interval {
         let result = match op {
             Op::Num(bits) => Self::point(f64::from_bits(bits)),
             Op::Neg => Self { lo: -x.hi, hi: -x.lo, nan: x.nan },
+            Op::Abs => x.magnitude(),
             Op::Exp2 => Self { lo: x.lo.exp2(), hi: x.hi.exp2(), nan: x.nan },
             Op::Log2 => Self { lo: x.lo.max(0.0).log2(), hi: x.hi.max(0.0).log2(), nan: x.nan || x.lo < 0.0 },
             Op::Rcp => x.reciprocal(),
@@ -260,6 +267,9 @@ mod tests {
             (Op::Add, vec![(-inf, 1.0), (2.0, inf)], "[-inf, inf] or NaN"),
             (Op::Mul, vec![(-inf, 1.0), (2.0, 3.0)], "[-inf, 3]"),
             (Op::Mul, vec![(-inf, 1.0), (0.0, 3.0)], "[-inf, 3] or NaN"),
+            (Op::Abs, vec![(-inf, 3.0)], "[0, inf]"),
+            (Op::Abs, vec![(-5.0, -2.0)], "[2, 5]"),
+            (Op::Abs, vec![(-5.0, 7.0)], "[0, 7]"),
             (Op::Exp2, vec![(-inf, 3.0)], "[0, 8]"),
             (Op::Exp2, vec![(-140.0, 130.0)], "[0, inf]"),
             (Op::Div, vec![(0.0, 1.0), (0.0, 2.0)], "[0, inf] or NaN"),

@@ -7,8 +7,12 @@ mod analysis;
 mod baseline;
 mod deliberate;
 mod extract;
+mod extraction;
+mod fate;
 mod graph;
 pub(crate) mod interval;
+#[cfg(test)]
+mod magnitude_tests;
 mod need;
 mod node;
 #[cfg(test)]
@@ -20,13 +24,12 @@ mod replay;
 mod root_tests;
 mod rounding;
 mod rules;
-mod rules_choice;
-mod rules_root;
 mod sample;
 mod search;
 #[cfg(test)]
 mod tests;
 
+pub use fate::Fate;
 pub use replay::{ErrorBound, Replay, replay};
 pub use search::{Candidate, LowerBound, Priced, Refusal, Search, search};
 
@@ -45,13 +48,40 @@ pub struct Limits {
     pub time: Duration,
     /// Steps of one extraction.
     pub steps: usize,
+    /// Values that may be computed to compare candidates at the boundaries of conversions, all together.
+    pub values: usize,
     /// Candidates to report.
     pub candidates: usize,
 }
 
+/// Some seconds, where every boundary of a usual program takes less than one.
+const VALUES: usize = 100_000_000;
+
+impl Limits {
+    /// This many times as much of everything but candidates.
+    #[must_use]
+    pub fn times(self, effort: usize) -> Self {
+        Self {
+            iterations: self.iterations.saturating_mul(effort),
+            nodes: self.nodes.saturating_mul(effort),
+            steps: self.steps.saturating_mul(effort),
+            values: self.values.saturating_mul(effort),
+            time: self.time.saturating_mul(u32::try_from(effort).unwrap_or(u32::MAX)),
+            ..self
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
-        Self { iterations: 16, nodes: 4000, time: Duration::from_secs(30), steps: 20_000, candidates: 5 }
+        Self {
+            iterations: 16,
+            nodes: 4000,
+            time: Duration::from_secs(30),
+            steps: 20_000,
+            values: VALUES,
+            candidates: 5,
+        }
     }
 }
 

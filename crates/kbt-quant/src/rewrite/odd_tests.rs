@@ -137,3 +137,44 @@ fn a_search_in_a_large_graph_ends_within_its_steps_and_says_so() {
     let outcome = crate::outcome::RewriteOutcome::new("t", "t", &cut);
     assert!(outcome.lower_bound.statement.contains("cut off after its number of steps"), "{outcome:?}");
 }
+
+/// A program of many conversions, each of its own factor.
+fn many(conversions: usize) -> Program {
+    let inputs: String = (0..8).map(|i| format!("elem s{i} in [-100, 100]\n")).collect();
+    let outputs: String = (0..conversions)
+        .map(|i| format!("out o{i} = cvt_e4m3(exp2(s{} * {} - m) / g)\n", i % 8, 0.125 * (i + 1) as f64))
+        .collect();
+    let text = format!(
+        "layout group=32 lanes=4 row=128\n{inputs}row m in [0.1, 10]\ngroup g in [0.1, 10]\n{outputs}"
+    );
+    text.parse().unwrap()
+}
+
+#[test]
+fn what_is_left_out_for_want_of_steps_is_said() {
+    let device = kbt_device::embedded_profile("h200-sxm").unwrap().unwrap();
+    let program = many(6);
+    let model = CostModel::new(&device, program.layout);
+    let whole = search(&program, &model, &Limits::default()).unwrap();
+    let best = &whole.candidates[0].replay;
+    assert!(best.left_out.is_empty() && whole.cut_off.is_empty(), "{:?} {:?}", best.left_out, whole.cut_off);
+    assert!(
+        best.kinds.keys().filter(|kind| kind.starts_with("boundary of")).count() == 6,
+        "{:?}",
+        best.kinds
+    );
+    // Enough for two of six at once, and for one candidate.
+    let limits = Limits { values: 4_000_000, ..Limits::default() };
+    let cut = search(&program, &model, &limits).unwrap();
+    let replay = &cut.candidates[0].replay;
+    let compared = replay.kinds.keys().filter(|kind| kind.starts_with("boundary of")).count();
+    assert!(
+        compared > 0 && compared + replay.left_out.len() == 6,
+        "{:?} {:?}",
+        replay.kinds,
+        replay.left_out
+    );
+    let none = search(&program, &model, &Limits { values: 0, ..Limits::default() }).unwrap();
+    assert_eq!(none.candidates[0].replay.left_out.len(), 6);
+    assert_eq!(none.candidates[0].replay.tie_rows_count, 0);
+}

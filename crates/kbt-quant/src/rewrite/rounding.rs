@@ -48,7 +48,7 @@ pub(super) fn rounded(graph: &Saturated, baseline: &Program, candidate: &Program
         };
         for &addend in addends {
             let mut at = addend;
-            while candidate.nodes[at].op == Op::Neg {
+            while candidate.nodes[at].op.is_modifier() {
                 at = candidate.nodes[at].args[0];
             }
             // The greatest of products that are rounded, beside one that is not.
@@ -132,7 +132,15 @@ fn exponents(program: &Program) -> Vec<bool> {
     for i in (0..program.nodes.len()).rev() {
         let adds = matches!(
             program.nodes[i].op,
-            Op::Neg | Op::Add | Op::Mul | Op::Fma | Op::Max | Op::GroupMax | Op::RowMax | Op::Select
+            Op::Neg
+                | Op::Abs
+                | Op::Add
+                | Op::Mul
+                | Op::Fma
+                | Op::Max
+                | Op::GroupMax
+                | Op::RowMax
+                | Op::Select
         );
         if is[i] && adds {
             for &a in &program.nodes[i].args {

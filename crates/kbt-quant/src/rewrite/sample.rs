@@ -266,7 +266,7 @@ impl Number for Sampled {
             if x.error == 0.0 { 0.0 } else { at(x.error).max(at(-x.error)) }
         };
         let carried = match op {
-            Op::Neg => x.error,
+            Op::Neg | Op::Abs => x.error,
             Op::Add => x.error + y.error,
             Op::Mul => product(),
             Op::Fma => product() + z.error,

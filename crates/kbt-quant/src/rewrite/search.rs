@@ -3,7 +3,9 @@
 use super::analysis::Use;
 use super::baseline;
 use super::extract::{Found, Solution};
-use super::graph::{self, Extraction, Saturated};
+use super::extraction::Extraction;
+use super::fate::{Fate, Proof};
+use super::graph::{self, Saturated};
 use super::node::ENode;
 use super::replay::{self, Replay};
 use super::rounding;
@@ -38,6 +40,8 @@ pub struct Candidate {
     pub rules: Vec<String>,
     /// What must hold, or be kept in the code, for it to be the same.
     pub guards: Vec<String>,
+    /// What became of each node of the program given.
+    pub fates: Vec<Fate>,
     /// The comparison with the baseline.
     pub replay: Replay,
 }
@@ -79,6 +83,8 @@ pub struct Search {
     pub lower_bound: LowerBound,
     /// Rules that were refused.
     pub refused: Vec<Refusal>,
+    /// What was not done, for want of steps.
+    pub cut_off: Vec<String>,
     /// Terms and classes of the graph.
     pub terms: usize,
     /// Classes of equal terms.
@@ -94,7 +100,8 @@ pub struct Search {
 /// Finds cheaper programs for what `program` computes, by `model`'s costs.
 pub fn search(program: &Program, model: &CostModel<'_>, limits: &Limits) -> Result<Search, SearchError> {
     let given = program;
-    let program = &baseline::used(given);
+    let (program, moved) = baseline::used(given);
+    let program = &program;
     let mut sources = BTreeMap::new();
     let base = baseline::price(program, model, &mut sources)?;
     let mut graph = graph::saturate(program, limits)?;
@@ -110,7 +117,13 @@ pub fn search(program: &Program, model: &CostModel<'_>, limits: &Limits) -> Resu
     let (mut candidates, mut rejected) = (Vec::new(), Vec::new());
     // A choice of terms that is no program: the bound is not known to be reached.
     let mut lost = false;
-    for solution in &solutions {
+    let mut values = limits.values;
+    let mut cut_off: Vec<String> = Vec::new();
+    for (n, solution) in solutions.iter().enumerate() {
+        if n > 0 && values < limits.values / 8 {
+            cut_off.push(format!("{} cheaper programs were not looked at", solutions.len() - n));
+            break;
+        }
         if candidates.len() >= limits.candidates {
             break;
         }
@@ -124,13 +137,20 @@ pub fn search(program: &Program, model: &CostModel<'_>, limits: &Limits) -> Resu
         }
         let explanation = graph.egraph.explain_equivalence(&reference, &graph::rec_expr(&priced.program));
         let rules = rule_names(&explanation.explanation_trees);
+        let fates = Proof::new(&graph, &explanation.explanation_trees);
+        let fates = fates.fates(&graph, program, &priced.program);
+        let fates = moved.iter().map(|at| at.map(|at| fates[at].clone()).unwrap_or_default()).collect();
         let rounded = rounding::rounded(&graph, program, &priced.program);
         let mut guards = guards(&graph, program, &priced.program, &rules);
         guards.extend(rounding::guards(&priced.program, &rounded));
         rounding::widen(program, &mut priced.program, &rounded);
         let within: Vec<usize> = rounded.iter().map(|r| r.node).collect();
-        let replay = replay::replay_within(program, &priced.program, &within, rounding::MOST);
-        let candidate = Candidate { priced, rules, guards, replay };
+        // What one does not use is left to the next.
+        let mut own = values / 2;
+        let before = own;
+        let replay = replay::replay_within(program, &priced.program, &within, rounding::MOST, &mut own);
+        values -= before - own;
+        let candidate = Candidate { priced, rules, guards, fates, replay };
         if candidate.replay.holds() { candidates.push(candidate) } else { rejected.push(candidate) }
     }
     let lower_bound = match (&found.best, found.complete) {
@@ -159,6 +179,7 @@ pub fn search(program: &Program, model: &CostModel<'_>, limits: &Limits) -> Resu
         rejected,
         lower_bound,
         refused,
+        cut_off,
         terms: graph.egraph.total_number_of_nodes(),
         classes: graph.egraph.number_of_classes(),
         iterations: graph.iterations,
@@ -220,7 +241,7 @@ fn priced(program: Program, solution: &Solution) -> Priced {
     };
     for (i, node) in program.nodes.iter().enumerate().filter(|(i, _)| live[*i]) {
         let shape = match node.op {
-            Op::Num(_) | Op::Input(_) | Op::Neg | Op::Out => continue,
+            Op::Num(_) | Op::Input(_) | Op::Neg | Op::Abs | Op::Out => continue,
             Op::GroupMax | Op::GroupSum | Op::LaneSum | Op::RowMax | Op::RowSum => {
                 program.shapes[node.args[0]]
             }

@@ -213,6 +213,7 @@ pub(crate) fn algebra() -> AlgebraOutcome {
             wrong_count: 0,
             wrong: vec![],
             kinds: BTreeMap::new(),
+            left_out: Vec::new(),
             errors: BTreeMap::new(),
             provenance: Provenance::modelled("f32 evaluation of both programs"),
         },
@@ -252,6 +253,7 @@ pub(crate) fn algebra() -> AlgebraOutcome {
                 says: "a / b = a * rcp(b)".into(),
                 because: "b may be 0".into(),
             }],
+            cut_off: Vec::new(),
             graph: GraphOutcome {
                 terms_count: 812,
                 classes_count: 204,

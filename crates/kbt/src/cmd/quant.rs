@@ -68,6 +68,9 @@ struct Rewrite {
     /// Print the first candidate as CUDA C++ and nothing else; the program itself where none is cheaper.
     #[arg(long, conflicts_with_all = ["list", "format"])]
     cuda: bool,
+    /// How many times the usual number of steps the search may take; what it left out for want of them is said.
+    #[arg(long, default_value_t = 1, value_parser = at_least_one)]
+    effort: usize,
     /// How to print.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -101,6 +104,9 @@ struct Lift {
     /// Whose rates give the costs: recorded:NAME, model:sm_103a, a profile file, or auto for the newest recording.
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
+    /// How many times the usual number of steps the search may take; what it left out for want of them is said.
+    #[arg(long, default_value_t = 1, value_parser = at_least_one)]
+    effort: usize,
     /// How to print.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -150,7 +156,7 @@ fn rewrite(args: &Rewrite) -> Outcome {
     let program: Program = text.parse().map_err(|e| Failure::input(format!("{name}:{e}")))?;
     let profile = profile(&args.device)?;
     let model = CostModel::new(&profile, program.layout);
-    let limits = Limits { candidates: args.candidates, ..Limits::default() };
+    let limits = Limits { candidates: args.candidates, ..Limits::default().times(args.effort) };
     match search(&program, &model, &limits) {
         Ok(found) => {
             if args.cuda {
@@ -199,7 +205,7 @@ fn lift(args: &Lift) -> Outcome {
         return Err(Failure::input(format!("{origin}: --lines selects no instruction")));
     }
     let profile = profile(&args.device)?;
-    match lift_outcome(&origin, &functions, &profile, &Limits::default()) {
+    match lift_outcome(&origin, &functions, &profile, &Limits::default().times(args.effort)) {
         Ok(outcome) => {
             let printed = print(args.format, &outcome, LiftOutcome::render_text)?;
             match outcome.unread().next() {

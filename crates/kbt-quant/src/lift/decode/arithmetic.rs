@@ -1,6 +1,7 @@
 //! Arithmetic on f32 and on pairs of f32.
 
 use super::{At, Decoder, Id, register};
+use crate::cost::{Compiled, FLUSHING};
 use crate::format::Format;
 use crate::lang::Op;
 use crate::lift::value::Value;
@@ -32,11 +33,10 @@ impl Decoder<'_, '_> {
             }
             "abs" if only(&[]) => {
                 let [a] = self.floats(i, at)?;
-                let b = self.negated(a, at);
-                let id = self.scalar.op(Op::Max, &[a, b], at, &r);
-                // A modifier of the operand in machine code.
-                self.scalar.nodes[id].price.clear();
-                id
+                match self.scalar.nodes[a].number() {
+                    Some(x) => self.scalar.number(x.abs(), at),
+                    None => self.scalar.op(Op::Abs, &[a], at, &r),
+                }
             }
             "ex2" if only(&["approx"]) => self.unary(Op::Exp2, i, at, &r)?,
             "lg2" if only(&["approx"]) => self.unary(Op::Log2, i, at, &r)?,
@@ -48,17 +48,36 @@ impl Decoder<'_, '_> {
             "rcp" if only(&["rn"]) => {
                 let [a] = self.floats(i, at)?;
                 let one = self.scalar.number(1.0, at);
-                self.scalar.op(Op::Div, &[one, a], at, &r)
+                let id = self.scalar.op(Op::Div, &[one, a], at, &r);
+                self.scalar.nodes[id].price = vec![Compiled::Ptx("rcp.rn.f32")];
+                id
             }
             "div" if only(&["rn"]) => {
                 let [a, b] = self.floats(i, at)?;
-                self.scalar.op(Op::Div, &[a, b], at, &r)
+                let id = self.scalar.op(Op::Div, &[a, b], at, &r);
+                if self.scalar.nodes[b].number().is_some() {
+                    self.scalar.nodes[id].price = vec![Compiled::DIV_BY_NUMBER];
+                }
+                id
             }
-            // Both are a reciprocal and a multiplication in machine code.
+            // Both are a reciprocal and a multiplication in machine code, with what keeps the reciprocal in range.
             "div" if only(&["approx", "full"]) => {
                 let [a, b] = self.floats(i, at)?;
                 let inverse = self.scalar.op(Op::Rcp, &[b], at, &r);
-                self.scalar.op(Op::Mul, &[a, inverse], at, &r)
+                let id = self.scalar.op(Op::Mul, &[a, inverse], at, &r);
+                let known = self.scalar.nodes[b].number().is_some();
+                let instruction = match (i.has("full"), i.has("ftz")) {
+                    _ if known => None,
+                    (true, true) => Some(("div.full.ftz.f32.divisor", "div.full.ftz.f32.dividend")),
+                    (true, false) => Some(("div.full.f32.divisor", "div.full.f32.dividend")),
+                    (false, true) => None,
+                    (false, false) => Some(("div.approx.f32.divisor", "div.approx.f32.dividend")),
+                };
+                if let Some((divisor, dividend)) = instruction {
+                    self.scalar.nodes[inverse].price = vec![Compiled::Ptx(divisor)];
+                    self.scalar.nodes[id].price = vec![Compiled::Ptx(dividend)];
+                }
+                id
             }
             _ => return None,
         };
@@ -68,7 +87,12 @@ impl Decoder<'_, '_> {
 
     fn unary(&mut self, op: Op, i: &Instruction, at: At, r: &str) -> Option<Id> {
         let [a] = self.floats(i, at)?;
-        Some(self.scalar.op(op, &[a], at, r))
+        let id = self.scalar.op(op, &[a], at, r);
+        let kept = FLUSHING.iter().find(|(of, _)| *of == op && !i.has("ftz"));
+        if let Some((_, name)) = kept {
+            self.scalar.nodes[id].price = vec![Compiled::Ptx(name)];
+        }
+        Some(id)
     }
 
     fn negated(&mut self, a: Id, at: At) -> Id {
@@ -114,7 +138,7 @@ impl Decoder<'_, '_> {
         match rounded() {
             Some(x) => {
                 let id = self.scalar.op(Op::Cvt(Format::E2m1), &[x], at, r);
-                self.scalar.nodes[id].price = vec![Op::Max, Op::Fma, Op::Fma];
+                self.scalar.nodes[id].price = [Op::Max, Op::Fma, Op::Fma].map(Compiled::Op).to_vec();
                 self.below7.push(x);
                 id
             }

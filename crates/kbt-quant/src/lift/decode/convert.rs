@@ -71,7 +71,7 @@ impl Decoder<'_, '_> {
             && self.scalar.nodes[*hi].number().is_some()
         {
             // A half that is constant still costs its lane of the pair.
-            self.scalar.nodes[*lo].price = vec![Op::Cvt(format), Op::Cvt(format)];
+            self.scalar.nodes[*lo].price = vec![Op::Cvt(format).into(); 2];
         }
         self.set(i, value);
         Some(())

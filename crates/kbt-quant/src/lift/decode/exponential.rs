@@ -8,6 +8,7 @@
 //! ```
 
 use super::{At, Decoder, Id, register};
+use crate::cost::Compiled;
 use crate::lang::Op;
 use crate::lift::value::Value;
 use kbt_ptx::Instruction;
@@ -151,15 +152,16 @@ impl Decoder<'_, '_> {
         let power = self.scalar.op(Op::Exp2, &[argument], at, &r);
         // The steps above; the saturation is a part of its multiply-add, the shift costs what a maximum does.
         self.scalar.nodes[argument].price.clear();
-        let mut price = vec![Op::Fma, Op::Fma, Op::Add, Op::Fma, Op::Fma, Op::Max, Op::Exp2];
+        let mut price =
+            [Op::Fma, Op::Fma, Op::Add, Op::Fma, Op::Fma, Op::Max, Op::Exp2].map(Compiled::Op).to_vec();
         let Some(addend) = addend else {
-            price.push(Op::Mul);
+            price.push(Op::Mul.into());
             self.scalar.nodes[power].price = price;
             return Some(Value::F32(power));
         };
         self.scalar.nodes[power].price = price;
         let sum = self.scalar.op(Op::Add, &[power, addend], at, &r);
-        self.scalar.nodes[sum].price = vec![Op::Fma];
+        self.scalar.nodes[sum].price = vec![Op::Fma.into()];
         Some(Value::F32(sum))
     }
 }

@@ -172,6 +172,7 @@ impl Decoder<'_, '_> {
         let leaf =
             if uniform { Leaf::Uniform } else { self.origin.get(name).cloned().unwrap_or(Leaf::LiveIn) };
         let id = self.scalar.leaf(leaf, at, name.trim_start_matches('%'));
+        self.scalar.nodes[id].lanes = self.registers.lanes(name);
         self.env.insert(name.to_owned(), Value::F32(id));
         Some(id)
     }

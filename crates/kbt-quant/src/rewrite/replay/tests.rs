@@ -1,5 +1,6 @@
 //! The comparison of two programs: what it covers, what it calls wrong.
 
+use super::ties::middle;
 use super::*;
 use crate::lang::builtin;
 

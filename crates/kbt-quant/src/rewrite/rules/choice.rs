@@ -1,7 +1,7 @@
 //! Rules of choices: `select` by a comparison. Both arms are computed, so an arm costs whether it is taken or not.
 
-use super::need::Need::{Finite, NotNan, Share};
-use super::rules::{Rule, rule};
+use super::Need::{Finite, NotNan, Share};
+use super::{Rule, rule};
 
 pub(super) const CHOICES: &[Rule] = &[
     // Maxima and minima written as choices. A NaN makes a comparison false, and a maximum its other operand.

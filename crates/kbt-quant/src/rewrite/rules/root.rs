@@ -2,8 +2,8 @@
 //!
 //! No rule leads to `tanh`: its instruction is right to eleven bits, and what it could replace is right to more.
 
-use super::need::Need::{ExpInRange, Invertible, NotNegative, NotSubnormal, Positive, RarerThanA};
-use super::rules::{Rule, rule};
+use super::Need::{ExpInRange, Invertible, NotNegative, NotSubnormal, Positive, RarerThanA};
+use super::{Rule, rule};
 
 pub(super) const ROOTS: &[Rule] = &[
     rule(
@@ -29,13 +29,7 @@ pub(super) const ROOTS: &[Rule] = &[
         &[("?a", Invertible)],
         "rsqrt a rsqrt a = 1/a",
     ),
-    rule(
-        "sqrt-of-square",
-        "(sqrt (mul ?a ?a))",
-        "(max ?a (neg ?a))",
-        &[("?match", Positive)],
-        "sqrt(a a) = |a|",
-    ),
+    rule("sqrt-of-square", "(sqrt (mul ?a ?a))", "(abs ?a)", &[("?match", Positive)], "sqrt(a a) = |a|"),
     // A factor that many share leaves the root.
     rule(
         "sqrt-of-product",
