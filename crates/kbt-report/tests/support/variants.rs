@@ -65,6 +65,7 @@ pub(crate) fn split() -> SplitOutcome {
         refused: None,
         varied: ["KBT_CHUNKS", "KBT_SPLIT_DEN", "KBT_SPLIT_NUM"].map(str::to_owned).to_vec(),
         handoff_knobs: ["KBT_CHUNKS", "KBT_SPLIT_DEN", "KBT_SPLIT_NUM"].map(str::to_owned).to_vec(),
+        fixes: std::collections::BTreeMap::new(),
         confirmed: vec![Confirmed {
             index: 2,
             speed: Some(Speed::Faster),
