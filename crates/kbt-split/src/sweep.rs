@@ -103,8 +103,9 @@ impl<'a> Sweep<'a> {
             self.begin_comparing(&state)?;
             self.all_at(&workers, |gpu| self.work(&state, started, gpu));
         }
-        // Where the time ended between two comparisons, the fastest so far may not be the fastest.
-        if usable && held(&state).waiting.is_empty() {
+        // Where the time ended between two comparisons, the fastest so far may not be the fastest; after a screening it is
+        // among the first that are compared.
+        if usable && (self.spec.screening.is_some() || held(&state).waiting.is_empty()) {
             self.confirm(&state, &workers);
         }
         let mut state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -344,7 +345,11 @@ impl<'a> Sweep<'a> {
     fn confirm(&self, state: &Mutex<State>, workers: &[Option<&str>]) {
         let mut guard = held(state);
         let is_new = |i: &usize| !guard.entries.confirmations.iter().any(|c| c.index == *i);
-        let candidates = confirmation_candidates(&guard.entries);
+        let mut candidates = confirmation_candidates(&guard.entries);
+        if guard.entries.records.len() < self.spec.space.points.len() {
+            // The time is over: the best that was seen is worth its confirmation, the next ones are not.
+            candidates.truncate(1);
+        }
         let settled = candidates.iter().any(|i| confirmation_settles(&guard.entries, *i));
         let waiting: Vec<usize> = candidates.into_iter().rev().filter(is_new).collect();
         guard.waiting = if settled { Vec::new() } else { waiting };
