@@ -61,7 +61,9 @@ fn picture(root: &Canvas<'_>, t: &Timeline, bottom: i32) -> Result<(), DrawError
 }
 
 fn row(root: &Canvas<'_>, row: &TimelineRow, y: i32, x: &Scale) -> Result<(), DrawError> {
-    root.draw(&Rectangle::new([(x.to.0, y), (x.to.1, y + BAR)], BAND.filled()))?;
+    // Before its first record and after its last nothing is known of a role.
+    let recorded = (row.start_cycles.map_or(x.to.0, |c| x.at(c)), row.end_cycles.map_or(x.to.1, |c| x.at(c)));
+    root.draw(&Rectangle::new([(recorded.0, y), (recorded.1, y + BAR)], BAND.filled()))?;
     let of = |kind| row.spans.iter().filter(move |s| s.kind == kind);
     for span in of(SpanKind::Event) {
         let inset = 4 * i32::try_from(span.depth.min(4)).unwrap_or(0);
@@ -126,4 +128,44 @@ fn legend(root: &Canvas<'_>, left: i32) -> Result<(), DrawError> {
     root.draw(&PathElement::new([(at[0].0, 15), (at[1].0, 15)], INK.mix(0.55).stroke_width(1)))?;
     root.draw(&Circle::new((at[1].0, 15), 3, INK.filled()))?;
     root.draw_text("arrival, and the wait that it ended", &text, (at[1].0 + 8, 15))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_is_drawn_at_work_only_while_it_recorded() {
+        let row = |end_cycles| TimelineRow {
+            role: "PV".to_owned(),
+            start_cycles: None,
+            end_cycles,
+            spans: Vec::new(),
+        };
+        let drawn = |rows| {
+            let timeline = Timeline {
+                cta: 0,
+                role: "PV".to_owned(),
+                steps: 1,
+                length_cycles: 1000.0,
+                rows,
+                arrows: Vec::new(),
+                rings: Vec::new(),
+            };
+            bar_width(&super::timeline(&timeline).unwrap())
+        };
+        let whole = drawn(vec![row(None)]);
+        let half = drawn(vec![row(Some(500.0))]);
+        assert!((half / whole - 0.5).abs() < 0.01, "{half} of {whole}");
+    }
+
+    /// The width of the bar in the row, which is as high as no other rectangle.
+    fn bar_width(svg: &str) -> f64 {
+        let attribute = |rect: &str, name: &str| -> f64 {
+            let rest = rect.split_once(&format!("{name}=\"")).unwrap().1;
+            rest.split_once('"').unwrap().0.parse().unwrap()
+        };
+        let bars = svg.split("<rect").skip(1).filter(|r| attribute(r, " height") as i32 == BAR);
+        bars.map(|r| attribute(r, " width")).sum()
+    }
 }
