@@ -270,7 +270,7 @@ fn a_trace_is_read_where_the_target_gives_one_and_refused_where_it_does_not_keep
     };
     let copies = "[ $KBT_TRACE = off ] || cp t.kbttrace $KBT_TRACE_OUT";
     let (origin, headline) = traced(copies, "kbt");
-    assert!(origin == Origin::Live && headline.contains("Softmax0"), "{headline}");
+    assert!(origin == Origin::Live && headline.contains("set the pace"), "{headline}");
     let (origin, headline) = traced("true", "kbt");
     assert!(origin == Origin::Refused && headline.contains("wrote no "), "{headline}");
     let (origin, headline) = traced(copies, "nsys");
