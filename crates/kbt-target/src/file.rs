@@ -3,6 +3,7 @@
 //! These are the structures of `kbt.target/1`; reading and checking them is in `load`. Numbers that a user
 //! writes here are given by the file, so nothing in it needs a provenance of its own.
 
+use crate::dtypes::Dtypes;
 use crate::knob::Knob;
 use crate::{Expr, Scalar, Setting};
 use serde::{Deserialize, Serialize};
@@ -87,9 +88,9 @@ pub struct Facts {
     /// Sizes by name: `batch: 4`, `seqlen: 4096`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shapes: BTreeMap<String, Scalar>,
-    /// Element types by tensor: `q: bf16`.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub dtypes: BTreeMap<String, String>,
+    /// Element types by tensor, inputs first and in the operator's order: `q: bf16`.
+    #[serde(default, skip_serializing_if = "Dtypes::is_empty")]
+    pub dtypes: Dtypes,
     /// How its program times itself, in the words of fact sheets: `method: cuda_events`, `warmup_launches: 20`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub timing: BTreeMap<String, Scalar>,

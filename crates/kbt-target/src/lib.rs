@@ -13,6 +13,7 @@ pub mod check;
 mod compare;
 mod comparison;
 mod date;
+mod dtypes;
 mod environment;
 mod expr;
 mod file;
@@ -29,6 +30,7 @@ mod turn;
 
 pub use compare::{CompareError, Compared, Comparison, Side, Speed, Stopped, compare, compare_each};
 pub use date::today;
+pub use dtypes::Dtypes;
 pub use environment::{CACHES, MINIMUM, RESERVED};
 pub use expr::{Expr, ExprError, Value};
 pub use file::{

@@ -1,6 +1,7 @@
 //! The fact sheet of a target: the one that its file names, or one made of the file's own facts.
 
 use super::TargetTuner;
+use super::tensors::Tensors;
 use crate::StepFailure;
 use kbt_evidence::{Figure, Provenance};
 
@@ -41,7 +42,8 @@ impl TargetTuner<'_> {
         if facts.operator.is_none() && facts.shapes.is_empty() {
             return Err(refused("the target file has no facts of what the kernel computes".into()));
         }
-        let text = self.as_sheet();
+        let tensors = Tensors::of(&self.target).map_err(refused)?;
+        let text = self.as_sheet(&tensors);
         let mut sheet = FactSheet::from_yaml(&text, &format!("facts of {}", self.file))
             .map_err(|e| refused(e.message))?;
         // The lines are those of a text that nobody wrote.
@@ -59,7 +61,7 @@ impl TargetTuner<'_> {
     }
 
     /// The inline facts in the words of a fact sheet, so that its reader says what is wrong with them.
-    fn as_sheet(&self) -> String {
+    fn as_sheet(&self, tensors: &Tensors<'_>) -> String {
         let facts = &self.target.facts;
         let quoted = |text: &str| serde_json::to_string(text).unwrap_or_default();
         let mut text = format!("name: {}\n", quoted(&self.target.name));
@@ -67,6 +69,11 @@ impl TargetTuner<'_> {
         let kind = facts.operator.as_ref().map(|k| format!("  kind: {}\n", quoted(k)));
         if formula.is_some() || kind.is_some() {
             let _ = write!(text, "operator:\n{}{}", kind.unwrap_or_default(), formula.unwrap_or_default());
+            for (name, count) in [("inputs", tensors.read), ("outputs", tensors.written)] {
+                if count > 1 {
+                    let _ = writeln!(text, "  {name}: {count}");
+                }
+            }
         }
         if let Some(reuse) = &facts.reuse {
             let _ = writeln!(text, "dataflow:\n  reuse: {}", quoted(reuse));
@@ -84,21 +91,15 @@ impl TargetTuner<'_> {
                 let _ = writeln!(text, "  {name}: {value}");
             }
         }
-        let outputs: Vec<&str> = self.target.outputs.iter().map(|o| o.name.as_str()).collect();
-        let (written, read): (Vec<_>, Vec<_>) =
-            facts.dtypes.iter().partition(|(name, _)| outputs.contains(&name.as_str()));
-        if !facts.dtypes.is_empty() {
+        let lines = |formats: &[&str]| formats.iter().map(|d| quoted(d)).collect::<Vec<_>>().join(", ");
+        if !tensors.inputs.is_empty() || tensors.output.is_some() {
             text += "dtypes:\n";
-            // One word where all inputs agree: their order in the operator is not known here.
-            let mut inputs: Vec<&String> = read.iter().map(|(_, d)| *d).collect();
-            inputs.dedup();
-            let inputs: Vec<String> = inputs.iter().map(|d| quoted(d)).collect();
-            if !inputs.is_empty() {
-                let _ = writeln!(text, "  inputs: [{}]", inputs.join(", "));
-            }
-            if let Some((_, dtype)) = written.first() {
-                let _ = writeln!(text, "  output: {}", quoted(dtype));
-            }
+        }
+        if !tensors.inputs.is_empty() {
+            let _ = writeln!(text, "  inputs: [{}]", lines(&tensors.inputs));
+        }
+        if let Some(dtype) = tensors.output {
+            let _ = writeln!(text, "  output: {}", quoted(dtype));
         }
         text
     }

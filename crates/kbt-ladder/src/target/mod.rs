@@ -14,6 +14,7 @@ mod handoff;
 mod notes;
 mod rates;
 mod schedule;
+mod tensors;
 mod timing;
 mod trace;
 mod triage;
