@@ -143,7 +143,10 @@ fn the_model_reads_a_recorded_trace_and_is_scored_against_the_recorded_sweep() {
     assert_eq!(code, Some(0), "{err}");
     let score = &json(&out)["score"];
     assert_eq!(score["points_count"], 15, "{out}");
-    assert!(score["max_error_percent"].as_f64().unwrap() < 5.0, "{score}");
+    // As the ladder scored it on the device, and no better: the model misses what the smallest first parts cost.
+    let error = |score: &Value| score["max_error_percent"].as_f64().unwrap();
+    let then = error(&sweep["outcome"]["model"]["score"]);
+    assert!((error(score) - then).abs() < 1e-6 && then < 10.0, "{score}");
     let (code, _, err) = run(dir.path(), &["model", "--chunks", "4", "--tiles", "8"]);
     assert!(code == Some(2) && err.contains("--trace"), "{err}");
 }
