@@ -13,7 +13,7 @@ use pairs::{Mark, Paired, pair};
 use scale::{LONGEST, Scale, scale};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Number, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Deserialize)]
 struct Object {
@@ -117,10 +117,12 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
 struct Labels {
     process: BTreeMap<String, String>,
     thread: BTreeMap<(String, String), String>,
+    /// Names of threads that some process gives to more than one of them.
+    shared: BTreeSet<String>,
 }
 
 fn labels(records: &[Record]) -> Labels {
-    let mut found = Labels { process: BTreeMap::new(), thread: BTreeMap::new() };
+    let mut found = Labels { process: BTreeMap::new(), thread: BTreeMap::new(), shared: BTreeSet::new() };
     for record in records.iter().filter(|r| r.ph == "M") {
         let Some(label) = record.args.get("name").and_then(Value::as_str).map(str::to_owned) else {
             continue;
@@ -133,6 +135,12 @@ fn labels(records: &[Record]) -> Labels {
                 found.thread.insert((key(&record.pid), key(&record.tid)), label);
             }
             _ => {}
+        }
+    }
+    let mut seen = BTreeSet::new();
+    for ((pid, _), name) in &found.thread {
+        if !seen.insert((pid, name)) {
+            found.shared.insert(name.clone());
         }
     }
     found
@@ -157,7 +165,7 @@ struct Build<'a> {
     labels: &'a Labels,
     names: Names,
     roles: Vec<String>,
-    role_ids: BTreeMap<String, usize>,
+    role_ids: BTreeMap<(String, Option<String>), usize>,
     lanes: BTreeMap<String, BTreeMap<usize, Spans>>,
     marks: BTreeMap<Place, Vec<Mark>>,
 }
@@ -242,14 +250,21 @@ impl Build<'_> {
 
     fn role(&mut self, record: &Record) -> usize {
         let (pid, tid) = (key(&record.pid), key(&record.tid));
-        let label = self.labels.thread.get(&(pid, tid.clone())).cloned().unwrap_or(tid);
+        let named = self.labels.thread.get(&(pid, tid.clone()));
+        // Threads of one process that bear one name are lanes of their own.
+        let apart = named.filter(|name| self.labels.shared.contains(*name)).map(|_| tid.clone());
+        let label = named.cloned().unwrap_or(tid);
         // Proton puts overlapping spans of one warp on lines of their own.
         let role = label.split(" (line ").next().unwrap_or(&label);
-        if let Some(&index) = self.role_ids.get(role) {
+        let key = (role.to_owned(), apart);
+        if let Some(&index) = self.role_ids.get(&key) {
             return index;
         }
-        self.roles.push(role.to_owned());
-        self.role_ids.insert(role.to_owned(), self.roles.len() - 1);
+        self.roles.push(match &key {
+            (role, Some(tid)) => format!("{role} (tid {tid})"),
+            (role, None) => role.clone(),
+        });
+        self.role_ids.insert(key, self.roles.len() - 1);
         self.roles.len() - 1
     }
 }

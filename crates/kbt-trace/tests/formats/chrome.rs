@@ -285,3 +285,26 @@ fn a_careless_name_and_a_byte_order_mark_cost_nothing_else() {
     let message = error(b"{\"traceEvents\": [nan]}", &mhz(2000.0));
     assert!(message.contains("accepted: JSON as Chrome traces have it"), "{message}");
 }
+
+#[test]
+fn threads_of_one_process_that_share_a_name_are_two_lanes() {
+    let mut events = Vec::new();
+    for (tid, period) in [(1, 1000.0), (2, 1370.0)] {
+        events.push(
+            json!({"ph": "M", "pid": 0, "tid": tid, "name": "thread_name", "args": {"name": "softmax"}}),
+        );
+        for step in 0..30 {
+            let at = f64::from(step) * period;
+            events.push(json!({"ph": "X", "pid": 0, "tid": tid, "ts": at, "dur": 300.0, "name": "wait s"}));
+            events.push(
+                json!({"ph": "X", "pid": 0, "tid": tid, "ts": at + 300.0, "dur": 500.0, "name": "exp"}),
+            );
+        }
+    }
+    let bytes = json!({"traceEvents": events}).to_string().into_bytes();
+    let options = ReadOptions { unit: Some(Unit::Cycles), ..ReadOptions::default() };
+    let outcome = analysed(&bytes, &options, AnalyseOptions::default()).unwrap();
+    let period = |name: &str| outcome.role(name).unwrap().period_cycles.unwrap().median;
+    assert_eq!(outcome.roles.len(), 2);
+    assert_eq!((period("softmax (tid 1)"), period("softmax (tid 2)")), (1000.0, 1370.0));
+}
