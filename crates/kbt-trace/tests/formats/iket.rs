@@ -151,3 +151,17 @@ fn one_launch_of_several_is_read_alone() {
         .contains("IKET traces only")
     );
 }
+
+#[test]
+fn launches_of_graphs_are_not_read_and_that_is_said() {
+    let mut value = shipped();
+    value["graphLaunches"] = json!([{"graphId": 1, "ranges": []}, {"graphId": 2}]);
+    let options = ReadOptions { clock_mhz: Some(1000.0), ..ReadOptions::default() };
+    let read = |value: &serde_json::Value| {
+        analysed(&serde_json::to_vec(value).unwrap(), &options, AnalyseOptions::default()).unwrap()
+    };
+    let outcome = read(&value);
+    assert_eq!(problem(&outcome, ProblemKind::Ignored), 2);
+    assert!(outcome.problems.iter().any(|p| p.says.contains("graphLaunches")), "{:?}", outcome.problems);
+    assert_eq!(problem(&read(&shipped()), ProblemKind::Ignored), 0);
+}
