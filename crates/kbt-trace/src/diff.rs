@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 /// One number of both traces.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// The role.
+    /// The role; `NAME #1` and so on where a trace has several of that name.
     pub role: String,
     /// The metric: `period`, `busy`, `slack`, `wait NAME` and `event NAME` are a step's mean; `period p90`, `prologue`,
     /// `tail` and `round trip NAME` are what their names say, the last three as medians.
@@ -130,9 +130,16 @@ impl std::fmt::Display for Gate {
 /// Compares two traces. A role or metric that one of them lacks has no value there.
 #[must_use]
 pub fn diff(a: &TraceOutcome, b: &TraceOutcome) -> TraceDiff {
-    let mut names: Vec<&str> = a.roles.iter().map(|r| r.name.as_str()).collect();
-    names.extend(b.roles.iter().map(|r| r.name.as_str()).filter(|n| a.role(n).is_none()));
-    let changes = names.iter().flat_map(|name| role(name, a.role(name), b.role(name))).collect();
+    let (a_roles, b_roles) = numbered(a, b);
+    let of = |side: &[(String, &RoleStats)], name: &str| side.iter().position(|r| r.0 == name);
+    let mut changes = Vec::new();
+    for (name, left) in &a_roles {
+        let right = of(&b_roles, name).map(|index| b_roles[index].1);
+        changes.extend(role(name, Some(left), right));
+    }
+    for (name, right) in b_roles.iter().filter(|r| of(&a_roles, &r.0).is_none()) {
+        changes.extend(role(name, None, Some(right)));
+    }
     let slots = |outcome: &TraceOutcome, name: &str| {
         outcome.rings.iter().find(|r| r.name == name).map(|r| r.mean_slots)
     };
@@ -179,6 +186,26 @@ pub fn diff(a: &TraceOutcome, b: &TraceOutcome) -> TraceDiff {
         a_problems: a.problems.clone(),
         b_problems: b.problems.clone(),
     }
+}
+
+/// A trace's roles, each with the name that it has in a comparison.
+type Numbered<'a> = Vec<(String, &'a RoleStats)>;
+
+/// The roles of both traces. Roles of one trace that share a name are numbered in their order, in both traces.
+fn numbered<'a>(a: &'a TraceOutcome, b: &'a TraceOutcome) -> (Numbered<'a>, Numbered<'a>) {
+    let count = |outcome: &TraceOutcome, name: &str| outcome.roles.iter().filter(|r| r.name == name).count();
+    let names = |outcome: &'a TraceOutcome| {
+        let named = outcome.roles.iter().enumerate().map(|(index, role)| {
+            let name = &role.name;
+            if count(a, name).max(count(b, name)) < 2 {
+                return (name.clone(), role);
+            }
+            let order = outcome.roles[..=index].iter().filter(|r| r.name == *name).count();
+            (format!("{name} #{order}"), role)
+        });
+        named.collect()
+    };
+    (names(a), names(b))
 }
 
 fn percent(a: Option<f64>, b: Option<f64>) -> Option<f64> {
@@ -283,8 +310,13 @@ impl TraceDiff {
 
     /// The trace that has steady steps of `role` where the other one's steps are too few to tell them.
     fn steady_in_one(&self, role: &str) -> Option<&'static str> {
+        // A problem is told by the name alone.
+        let plain = role.rsplit_once(" #").filter(|(_, n)| n.bytes().all(|c| c.is_ascii_digit()));
+        let names = [Some(role), plain.map(|plain| plain.0)];
         let short = |problems: &[Problem]| {
-            problems.iter().any(|p| p.kind == ProblemKind::PrologueOnly && p.role.as_deref() == Some(role))
+            problems.iter().any(|p| {
+                p.kind == ProblemKind::PrologueOnly && p.role.is_some() && names.contains(&p.role.as_deref())
+            })
         };
         match (short(&self.a_problems), short(&self.b_problems)) {
             (false, true) => Some("first"),

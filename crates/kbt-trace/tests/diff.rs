@@ -134,3 +134,28 @@ fn devices_that_differ_are_said() {
     assert!(text.contains("note: the devices differ: Test GPU and Another GPU"), "{text}");
     assert!(!diff(&trace("Test GPU"), &trace("Test GPU")).render_text().contains("devices"));
 }
+
+#[test]
+fn roles_that_share_a_name_are_compared_each_with_its_own() {
+    let trace = |busy: u64| {
+        let mut info = info(Level::Coarse);
+        info.roles[1].name = "Softmax".into();
+        let mut rings = pipeline(0, 30, 0);
+        for record in rings[1].records.iter_mut().skip(3).step_by(4) {
+            record.clock -= 600 - busy as u32;
+        }
+        outcome(&file(&info, 1024, &rings))
+    };
+    let diff = diff(&trace(500), &trace(600));
+    let change = |role: &str, metric: &str| {
+        diff.changes.iter().find(|c| c.role == role && c.metric == metric).map(|c| c.change_percent)
+    };
+    assert_eq!(change("Softmax #2", "event tile"), Some(Some(20.0)));
+    assert_eq!(change("Softmax #1", "event tile"), None);
+    assert_eq!(
+        violations(&diff, "event tile=5").unwrap(),
+        ["Softmax #2 event tile: +20.00 %, allowed +5.00 %"]
+    );
+    let error = violations(&diff, "Softmax: event tile=5").unwrap_err();
+    assert!(error.contains("Softmax #2"), "{error}");
+}
