@@ -59,6 +59,8 @@ kinds! {
     NoSteps, "no whole step, from one start to the next, was found; period and busy time are refused";
     /// No waits were recorded.
     NoWaits, "no waits were recorded; busy time, slack and the critical role are refused";
+    /// Every wait blocked.
+    NoOpenWait, "every wait recorded is longer than one with nothing to wait for: what that costs is not known, and all the time in waits counts as blocked";
     /// Durations near the clock's step.
     BelowQuantum, "shorter than two steps of the clock; the number is refused";
     /// Spans of zero length.
@@ -88,12 +90,14 @@ kinds! {
 }
 
 impl ProblemKind {
-    /// Whether records are missing or wrong that the recorder did write: numbers from such a trace pass no gate.
+    /// Whether records are missing or wrong that the recorder did write, or a role did not come to its end: numbers
+    /// from such a trace pass no gate, and are no absolute ones.
     #[must_use]
     pub const fn damages(self) -> bool {
         matches!(
             self,
             Self::Truncated
+                | Self::NotClosed
                 | Self::ClockBackwards
                 | Self::FarStamp
                 | Self::UnknownRecord

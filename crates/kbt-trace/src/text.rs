@@ -29,6 +29,9 @@ impl TraceOutcome {
             Absolute::Unknown { reason } => ("unknown", reason),
         };
         out.line(format!("absolute cycles: {standing}: {reason}"));
+        if let Some(floor) = self.wait_floor_cycles {
+            out.line(format!("wait floor: {floor:.0} clk; a wait is blocked for what it takes beyond that"));
+        }
         self.roles.iter().for_each(|role| role_text(role, &mut out));
         self.rings.iter().for_each(|ring| ring_text(ring, &mut out));
         out.line(match &self.critical {
@@ -109,6 +112,16 @@ fn role_text(role: &RoleStats, out: &mut Lines) {
     if let Some(over) = &role.over_sms_cycles {
         out.line(format!("  mean step by SM {}{slowest}", spread(over)));
     }
+    for stuck in &role.stuck {
+        out.line(format!(
+            "  stuck in {} in {} CTA{}, first in CTA {} since {:.0} clk after open()",
+            stuck.on,
+            stuck.ctas,
+            if stuck.ctas == 1 { "" } else { "s" },
+            stuck.first.cta,
+            stuck.since_cycles
+        ));
+    }
     for wait in &role.waits {
         let mut line = format!("  wait {:<12} {} clk a step", wait.on, optional(wait.cycles));
         if let Some(each) = &wait.each_cycles {
@@ -186,7 +199,7 @@ impl crate::observe::ObserverReport {
 
 fn handoff_text(handoff: &Handoff) -> String {
     format!(
-        "handoff: chunk {} clk, tile {}, round trip {}, wait first {}, wait rest {}, wait free {}",
+        "handoff: chunk {} clk, tile {}, round trip {}; mean wait first {}, rest {}, free {}",
         optional(handoff.chunk_cycles),
         optional(handoff.tile_cycles),
         optional(handoff.round_trip_cycles),

@@ -88,13 +88,13 @@ impl TraceOutcome {
         let loads = critical.iter().find(|r| r.work.is_some_and(|w| w.load));
         let lost = self.lost(critical, tma, "for loads");
         let (standing, reason) = match (loads, lost.value < NEGLIGIBLE_PERCENT) {
-            (Some(role), _) => {
+            (_, false) => (Standing::Open, "the roles that set the pace wait for loads".to_owned()),
+            (Some(role), true) => {
                 (Standing::Open, format!("{}, which issues the loads, sets the pace", role.name))
             }
             (None, true) => {
                 (Standing::RuledOut, "the roles that set the pace hardly wait for loads".to_owned())
             }
-            (None, false) => (Standing::Open, "the roles that set the pace wait for loads".to_owned()),
         };
         self.verdict(class, standing, reason, vec![lost])
     }
@@ -129,13 +129,35 @@ impl TraceOutcome {
         // A warp that only issues loads has time to spare by nature and no registers to work with.
         let could_work = |r: &RoleStats| r.work.is_none_or(|w| w != Work { load: true, ..Work::default() });
         let figures = self.slack_figures(could_work);
-        let spare = |r: &&RoleStats| could_work(r) && slack_percent(r).is_some_and(|s| s >= SPARE_PERCENT);
-        let names: Vec<_> = self.roles.iter().filter(spare).map(|r| r.name.as_str()).collect();
-        let (standing, reason) = if names.is_empty() {
-            (Standing::RuledOut, "no role that could take on work has time to spare".to_owned())
-        } else {
-            let pace: Vec<_> = critical.iter().map(|r| r.name.as_str()).collect();
-            (Standing::Open, format!("{} could take work from {}", names.join(" and "), pace.join(" and ")))
+        let has_time = |r: &RoleStats| slack_percent(r).is_some_and(|s| s >= SPARE_PERCENT);
+        let spare: Vec<&RoleStats> = self.roles.iter().filter(|r| could_work(r) && has_time(r)).collect();
+        // Nor has a role that only issues loads, and waits, work to give.
+        let gives = |r: &RoleStats| could_work(r) || !has_time(r);
+        let givers = |taker: &RoleStats| -> Vec<&str> {
+            let others = critical.iter().filter(|r| !std::ptr::eq(**r, taker) && gives(r));
+            others.map(|r| r.name.as_str()).collect()
+        };
+        let mut pairs: Vec<(Vec<&str>, Vec<&str>)> = Vec::new();
+        for taker in &spare {
+            let from = givers(taker);
+            match pairs.iter_mut().find(|pair| pair.1 == from) {
+                Some(pair) => pair.0.push(&taker.name),
+                None if from.is_empty() => {}
+                None => pairs.push((vec![&taker.name], from)),
+            }
+        }
+        let (standing, reason) = match (spare.is_empty(), pairs.is_empty()) {
+            (true, _) => (Standing::RuledOut, "no role that could take on work has time to spare".to_owned()),
+            (false, true) => (
+                Standing::RuledOut,
+                "no role that sets the pace has work that another with time to spare could take".to_owned(),
+            ),
+            (false, false) => {
+                let each = pairs.iter().map(|(to, from)| {
+                    format!("{} could take work from {}", to.join(" and "), from.join(" and "))
+                });
+                (Standing::Open, each.collect::<Vec<_>>().join("; "))
+            }
         };
         self.verdict(FixClass::RoleBalance, standing, reason, figures)
     }

@@ -61,6 +61,51 @@ fn the_handoff_block_holds_what_the_split_model_takes() {
     assert_eq!(handoff.round_trip_cycles, Some(60.0));
 }
 
+#[test]
+fn a_wait_of_the_handoff_is_the_mean_over_its_barriers() {
+    // P·V waits 400 for one buffer and 100 for the other: a median of both would be neither.
+    let mut info = info(Level::Coarse);
+    info.barriers[K_FULL as usize] = info.barriers[P_FULL as usize].clone();
+    let mut rings = pipeline(0, 30, 0);
+    let pv = &mut rings[1];
+    let mut records = Vec::new();
+    for (index, record) in pv.records.iter().enumerate() {
+        records.push(*record);
+        if index % 4 == 3 {
+            let mut wait = [*record, *record];
+            wait[0].tag = kbt_trace::kbt::tag(b::KBT_TRACE_WAIT_BEGIN, K_FULL, 0);
+            wait[0].clock -= 100;
+            wait[1].tag = kbt_trace::kbt::tag(b::KBT_TRACE_WAIT_END, K_FULL, 0);
+            records.insert(records.len() - 1, wait[0]);
+            records.insert(records.len() - 1, wait[1]);
+        }
+    }
+    pv.header.total = records.len() as u32;
+    pv.records = records;
+    let handoff = outcome(&file(&info, 1024, &rings)).handoff.unwrap();
+    let waits = [400.0, 100.0];
+    assert_eq!(handoff.wait_first_cycles, Some(waits.iter().sum::<f64>() / 2.0));
+}
+
+#[test]
+fn a_step_much_longer_than_the_clean_kernels_leaves_no_absolute_numbers() {
+    let clean = |us: f64| {
+        let given = || Provenance::given("--clean-us");
+        let clean = CleanRun {
+            time: Figure::new("clean time", us, Unit::Microseconds, given()),
+            sm_clock: Figure::new("SM clock", 2000.0, Unit::Megahertz, given()),
+            role: "Softmax".into(),
+            steps_per_sm: 30.0,
+        };
+        let observer = Some(observed(1.0));
+        toy(Level::Coarse, AnalyseOptions { clean: Some(clean), observer, ..AnalyseOptions::default() })
+    };
+    assert!(clean(15.0).absolute.is_accepted());
+    assert!(clean(14.4).absolute.is_accepted(), "4.2 % longer");
+    let Absolute::Refused { reason } = clean(14.0).absolute else { panic!("7 % longer") };
+    assert!(reason.contains("1.071 times"), "{reason}");
+}
+
 fn standings(outcome: &TraceOutcome) -> Vec<(FixClass, Standing)> {
     outcome.verdicts().iter().map(|v| (v.class, v.standing)).collect()
 }

@@ -20,6 +20,7 @@ pub(crate) fn trace() -> TraceOutcome {
         round_trip_cycles: None,
     };
     let role = |name: &str, busy: f64, waits: Vec<WaitStats>| RoleStats {
+        stuck: Vec::new(),
         name: name.into(),
         steps: 4096,
         step_starts_at: "a wait".into(),

@@ -122,6 +122,24 @@ fn slot<T: Default>(table: &mut Vec<(u16, T)>, id: u16) -> &mut T {
     &mut table[index].1
 }
 
+/// Waits on one barrier that did not end.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct StuckSum {
+    pub(super) ctas: u64,
+    /// Of the CTA with the lowest number: where it ran, and the ticks from open() to the wait.
+    pub(super) first: Option<(Place, u64)>,
+}
+
+/// Of two CTAs the one with the lower number.
+fn earlier(a: Option<(Place, u64)>, b: Option<(Place, u64)>) -> Option<(Place, u64)> {
+    a.into_iter().chain(b).min_by_key(|(place, at)| (place.cta, place.smid, *at))
+}
+
+/// The shorter of two durations, where there are any.
+fn shorter(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    a.into_iter().chain(b).min()
+}
+
 /// Steps of one SM.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SmSum {
@@ -136,6 +154,10 @@ pub(super) struct RoleSum {
     pub(super) starts: u64,
     /// Waits were recorded at all.
     pub(super) has_waits: bool,
+    /// The shortest wait of any lane, the prologue's included: a barrier may be open there alone.
+    pub(super) shortest_wait: Option<u64>,
+    /// By barrier: the CTAs in which the role waits on it to the end of the records.
+    pub(super) stuck: BTreeMap<u16, StuckSum>,
     pub(super) steady: StepSum,
     pub(super) short: StepSum,
     pub(super) prologue: Tally,
@@ -152,6 +174,12 @@ impl RoleSum {
         self.lanes += other.lanes;
         self.starts += other.starts;
         self.has_waits |= other.has_waits;
+        self.shortest_wait = shorter(self.shortest_wait, other.shortest_wait);
+        for (barrier, sum) in other.stuck {
+            let mine = self.stuck.entry(barrier).or_default();
+            mine.ctas += sum.ctas;
+            mine.first = earlier(mine.first, sum.first);
+        }
         self.steady.merge(&other.steady);
         self.short.merge(&other.short);
         self.prologue.merge(&other.prologue);
@@ -205,6 +233,12 @@ impl RoleSum {
         // A lane that was not even opened is one that the file was cut before.
         self.lanes += u64::from(!lane.events.is_empty() || lane.opened.is_some());
         self.starts += walked.starts;
+        self.shortest_wait = shorter(self.shortest_wait, walked.shortest_wait);
+        if let Some((barrier, at)) = walked.stuck {
+            let stuck = self.stuck.entry(barrier).or_default();
+            stuck.ctas += 1;
+            stuck.first = earlier(stuck.first, Some((place, at.saturating_sub(lane.opened.unwrap_or(at)))));
+        }
         if steps > 0 {
             self.by_lane.push((ticks as f64 / steps as f64, place));
             if let Some(smid) = place.smid {

@@ -14,12 +14,17 @@
 //! - **busy**: the time of a step outside all waits, mean. Time blocked in anything that was not recorded as a wait
 //!   (`wgmma.wait_group`, a scoreboard, a store queue) counts as busy.
 //! - **event time**: from begin to end, waits inside included.
-//! - **wait floor**: the shortest wait of the trace: what a wait costs with nothing to wait for, at most.
+//! - **wait floor**: what a wait costs with nothing to wait for, at most: the shortest wait of the trace, prologue and
+//!   tail included, or the shortest of its barriers' median round trips where that is less. Above 200 cycles neither
+//!   is a wait on an open barrier: then the floor is 0, blocked time is all the time in waits, and a problem says so.
 //! - **blocked time** of a wait: what it takes beyond the floor.
 //! - **slack**: blocked time a step. A role could do that much more each step and still keep the pace.
 //! - **ready**: a wait whose last recorded arrival came before its begin, of those at a time when every role that
 //!   arrives on the barrier recorded.
 //! - **round trip**: from the recorded arrival to the end of the wait that it released.
+//! - **handoff's waits** (first, rest, free): the mean of one wait over all barriers of that purpose. Two buffers may
+//!   wait in two ways, as where the consumer takes the first late and the second at once: the median of both together
+//!   would be a wait that never happens. Chunk, tile and round trip are medians.
 //! - **ring**: buffers that producers fill and consumers free, by a barrier *full* and a barrier *empty*. A slot is
 //!   taken from the last producer's arrival on *full* (for TMA: from the issue) to the last consumer's on *empty*;
 //!   where arrivals on both were not recorded, slots *ahead* are counted by waits, from the producer's getting the slot
@@ -46,7 +51,7 @@ mod walk;
 use crate::observe::{DEFAULT_LIMIT_PERCENT, ObserverReport};
 use crate::outcome::{Absolute, CleanStep, SCHEMA, TraceFacts, TraceOutcome};
 use crate::rings::{self, Ring};
-use crate::{Level, ProblemKind, Problems, Source, TraceError, TraceInfo, spelt};
+use crate::{Level, Problem, ProblemKind, Problems, Source, TraceError, TraceInfo, spelt};
 pub(crate) use critical::slack_percent;
 use kbt_evidence::{Figure, Provenance};
 use parallel::{Gathered, Task, gather};
@@ -130,11 +135,15 @@ fn finish(
 ) -> Result<TraceOutcome, TraceError> {
     let cycles_per_tick = info.clock.cycles_per_tick().unwrap_or(1.0);
     let scale = stats::Scale { cycles_per_tick, quantum_ticks: info.clock.quantum_ticks() };
-    let floor = stats::wait_floor(&all.roles);
+    let floor = stats::wait_floor(&all.roles, &scale);
+    let any_wait = all.roles.iter().any(|r| r.shortest_wait.is_some());
+    problems.add(ProblemKind::NoOpenWait, None, u64::from(any_wait && floor.is_none()), || {
+        format!("at most {} clk", stats::OPEN_WAIT_CYCLES)
+    });
     let mut roles = Vec::new();
     for (index, sum) in all.roles.iter().enumerate().filter(|(_, sum)| sum.lanes > 0) {
         let rule = all.rules.get(index).copied().flatten();
-        roles.push(stats::role(index, (sum, rule), info, &scale, floor, &mut problems));
+        roles.push(stats::role(index, (sum, rule), info, &scale, floor.unwrap_or(0.0), &mut problems));
     }
     if !all.any_arrival && roles.iter().any(|r| !r.waits.is_empty()) {
         problems.add(ProblemKind::NoArrivals, None, 1, String::new);
@@ -143,8 +152,9 @@ fn finish(
     let critical = critical::find(&roles);
     let handoff = handoff::find(&all.roles, info, &scale);
     let provenance = options.provenance.clone().unwrap_or_else(|| provenance(info, &options.name));
-    let absolute = absolute(info.level, options.observer.as_ref());
     let clean = options.clean.as_ref().map(|c| clean_step(c, &roles, &provenance)).transpose()?;
+    let problems = problems.list();
+    let absolute = absolute(info.level, options.observer.as_ref(), clean.as_ref(), &problems);
     Ok(TraceOutcome {
         schema: SCHEMA.to_owned(),
         trace: TraceFacts {
@@ -160,13 +170,13 @@ fn finish(
         provenance,
         absolute,
         roles,
-        wait_floor_cycles: floor.filter(|f| scale.tells_ticks(*f)).map(|f| f as f64 * cycles_per_tick),
+        wait_floor_cycles: floor.filter(|f| scale.tells_ticks(*f)).map(|f| f * cycles_per_tick),
         rings: ring_stats,
         critical,
         handoff,
         observer: options.observer.clone(),
         clean,
-        problems: problems.list(),
+        problems,
         timeline: all.timeline,
     })
 }
@@ -189,11 +199,27 @@ pub(crate) fn provenance(info: &TraceInfo, name: &str) -> Provenance {
 }
 
 /// The observer gate: what may be said of cycles as such.
-fn absolute(level: Option<Level>, observer: Option<&ObserverReport>) -> Absolute {
+fn absolute(
+    level: Option<Level>,
+    observer: Option<&ObserverReport>,
+    clean: Option<&CleanStep>,
+    problems: &[Problem],
+) -> Absolute {
     if level == Some(Level::Detail) {
         let reason =
             "recorded at level detail, which changes what the compiler interleaves; use a coarse trace";
         return Absolute::Refused { reason: reason.into() };
+    }
+    if let Some(problem) = problems.iter().find(|p| p.kind.damages()) {
+        return Absolute::Refused { reason: format!("the trace is cut or damaged: {problem}") };
+    }
+    let limit = observer.map_or(DEFAULT_LIMIT_PERCENT, |o| o.limit_percent);
+    if let Some(clean) = clean.filter(|c| 100.0 * (c.inflation_ratio - 1.0) > limit) {
+        let reason = format!(
+            "the trace's step of {} is {:.3} times the clean kernel's by its time, above the limit of {limit} %",
+            clean.role, clean.inflation_ratio
+        );
+        return Absolute::Refused { reason };
     }
     let Some((report, coarse)) = observer.and_then(|o| Some((o, o.level(Level::Coarse)?))) else {
         let reason = format!(

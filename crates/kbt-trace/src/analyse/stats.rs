@@ -1,10 +1,10 @@
 //! From a role's sums to the numbers of the outcome, in cycles, with what the clock cannot tell left out.
 
-use super::gather::{RoleSum, SmSum, StepSum, WaitSum};
+use super::gather::{RoleSum, SmSum, StepSum, StuckSum, WaitSum};
 use super::parallel::Rule;
 use super::releases::releasers;
 use super::tally::Tally;
-use crate::outcome::{EventStats, Hardware, Place, Quantiles, RoleStats, WaitStats};
+use crate::outcome::{EventStats, Hardware, Place, Quantiles, RoleStats, StuckWait, WaitStats};
 use crate::{BarrierPurpose, ProblemKind, Problems, Releaser, StepRule, TraceInfo};
 use std::collections::BTreeMap;
 
@@ -30,20 +30,35 @@ impl Scale {
         tally.quantile(0.5).map(|ticks| ticks * self.cycles_per_tick).filter(|_| self.tells(tally))
     }
 
+    /// The mean of one duration, where the clock tells it.
+    pub(super) fn told_mean(&self, tally: &Tally) -> Option<f64> {
+        tally.mean().map(|ticks| self.mean(ticks)).filter(|_| self.tells(tally))
+    }
+
     /// Whether the clock is fine enough for these durations; of none it need not be.
     pub(super) fn tells(&self, tally: &Tally) -> bool {
         tally.quantile(0.5).is_none_or(|median| median >= 2.0 * self.quantum_ticks as f64)
     }
 
     /// The same for one duration.
-    pub(super) const fn tells_ticks(&self, ticks: u64) -> bool {
-        ticks >= self.quantum_ticks.saturating_mul(2)
+    pub(super) fn tells_ticks(&self, ticks: f64) -> bool {
+        ticks >= 2.0 * self.quantum_ticks as f64
     }
 }
 
-/// The shortest whole wait of the trace, in ticks.
-pub(super) fn wait_floor(roles: &[RoleSum]) -> Option<u64> {
-    roles.iter().flat_map(|r| r.sums().waits()).filter_map(|(_, w)| w.each.min()).min()
+/// A wait on an open barrier costs less than this many cycles: a test of the barrier and the two records around it.
+/// The traces recorded on an H200 hold their shortest waits at 68 to 80 and the usual wait on an open barrier at 80 to
+/// 180. Where every wait is longer, all of them blocked and none tells what an open barrier costs.
+pub(super) const OPEN_WAIT_CYCLES: f64 = 200.0;
+
+/// What a wait costs with nothing to wait for, in ticks, at most: the shortest wait, or the usual time from an arrival
+/// to the end of the wait that it ends, since that holds a successful test of the barrier too. `None` where neither is
+/// as short as a wait on an open barrier.
+pub(super) fn wait_floor(roles: &[RoleSum], scale: &Scale) -> Option<f64> {
+    let waits = roles.iter().filter_map(|r| r.shortest_wait).map(|ticks| ticks as f64);
+    let trips = roles.iter().flat_map(|r| r.sums().waits()).filter_map(|(_, w)| w.round_trip.quantile(0.5));
+    let floor = waits.chain(trips).min_by(f64::total_cmp)?;
+    (scale.mean(floor) <= OPEN_WAIT_CYCLES).then_some(floor)
 }
 
 /// The numbers of one role.
@@ -52,7 +67,7 @@ pub(super) fn role(
     (sum, rule): (&RoleSum, Option<Rule>),
     info: &TraceInfo,
     scale: &Scale,
-    floor: Option<u64>,
+    floor: f64,
     problems: &mut Problems,
 ) -> RoleStats {
     let name = info.role_name(index);
@@ -97,7 +112,7 @@ pub(super) fn role(
         mean_period_cycles: sums.period.mean().filter(|_| told).map(|p| scale.mean(p)),
         busy_cycles: busy.map(|b| scale.mean(b)),
         busy_spread_cycles: busy.and_then(|_| scale.quantiles(&sums.busy)),
-        slack_cycles: busy.zip(floor).map(|(_, floor)| scale.mean(slack(sums, floor))),
+        slack_cycles: busy.map(|_| scale.mean(slack(sums, floor))),
         steady_steps: steps,
         prologue_cycles: scale.median(&sum.prologue),
         tail_cycles: scale.median(&sum.tail),
@@ -105,6 +120,7 @@ pub(super) fn role(
         slowest: slowest(&sum.by_lane),
         over_sms_cycles: over(sum.by_sm.values().map(sm_mean), scale).filter(|_| told),
         slowest_sm: slowest_sm(&sum.by_sm),
+        stuck: sum.stuck.iter().filter_map(|(&id, stuck)| self::stuck(id, stuck, info, scale)).collect(),
         work: info.roles.get(index).map(|r| r.work).filter(|w| w.is_stated()),
         waits,
         events,
@@ -113,10 +129,20 @@ pub(super) fn role(
 }
 
 /// Blocked ticks a step: waits beyond the floor.
-fn slack(sums: &StepSum, floor: u64) -> f64 {
+fn slack(sums: &StepSum, floor: f64) -> f64 {
     let steps = sums.steps().max(1) as f64;
-    let of = |w: &WaitSum| w.in_steps as f64 - w.each.count() as f64 * floor as f64;
+    let of = |w: &WaitSum| w.in_steps as f64 - w.each.count() as f64 * floor;
     sums.waits().map(|(_, w)| of(w).max(0.0)).sum::<f64>() / steps
+}
+
+fn stuck(id: u16, sum: &StuckSum, info: &TraceInfo, scale: &Scale) -> Option<StuckWait> {
+    let (first, since) = sum.first?;
+    Some(StuckWait {
+        on: info.barrier_name(id),
+        ctas: sum.ctas,
+        first,
+        since_cycles: scale.mean(since as f64),
+    })
 }
 
 fn wait(id: u16, sum: &WaitSum, role: usize, steps: u64, info: &TraceInfo, scale: &Scale) -> WaitStats {

@@ -63,10 +63,6 @@ impl Tally {
         (self.count > 0).then(|| self.total as f64 / self.count as f64)
     }
 
-    pub(crate) fn min(&self) -> Option<u64> {
-        self.rank(0)
-    }
-
     /// The quantile `q` in 0..=1, interpolated linearly between the two nearest ranks.
     pub(crate) fn quantile(&self, q: f64) -> Option<f64> {
         let last = self.count.checked_sub(1)?;

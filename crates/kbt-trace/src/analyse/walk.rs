@@ -63,6 +63,10 @@ pub(super) struct Walked {
     /// The first and the last of them.
     pub(super) first_start: Option<u64>,
     pub(super) last_start: Option<u64>,
+    /// The shortest wait, whether in a step or not.
+    pub(super) shortest_wait: Option<u64>,
+    /// The barrier that the role waits on to the end of its records without a close(), and since when.
+    pub(super) stuck: Option<(u16, u64)>,
     pub(super) odd: Vec<(ProblemKind, u64)>,
 }
 
@@ -155,6 +159,8 @@ impl Walk {
                 Kind::WaitEnd => {
                     if let Some(Begun { at: begin, .. }) = waits.end(lane, index, event.id, event.at) {
                         let since = begin.max(self.step.start);
+                        let ticks = event.at.saturating_sub(begin);
+                        walked.shortest_wait = Some(walked.shortest_wait.map_or(ticks, |s| s.min(ticks)));
                         add(&mut self.step.by_barrier, event.id, event.at.saturating_sub(since));
                         self.step.waits.push(Wait { barrier: event.id, begin, end: event.at });
                         waited = waited.saturating_add(event.at.saturating_sub(begin));
@@ -166,6 +172,16 @@ impl Walk {
                 Kind::Instant | Kind::Arrive => {}
             }
         }
+        walked.stuck = lane
+            .events
+            .last()
+            .filter(|last| {
+                last.kind == Kind::WaitBegin
+                    && lane.opened.is_some()
+                    && lane.closed.is_none()
+                    && !lane.stopped_full
+            })
+            .map(|last| (last.id, last.at));
         walked.odd = vec![
             (ProblemKind::OrphanEnd, events.orphan_ends + waits.orphan_ends),
             (ProblemKind::OrphanBegin, (events.stack.len() + unended.len()) as u64),

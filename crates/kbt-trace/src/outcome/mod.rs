@@ -89,6 +89,19 @@ pub struct WaitStats {
     pub round_trip_cycles: Option<Quantiles>,
 }
 
+/// A wait that did not end while the role recorded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StuckWait {
+    /// The barrier.
+    pub on: String,
+    /// CTAs in which the role is in it.
+    pub ctas: u64,
+    /// The first of them by number.
+    pub first: Place,
+    /// When that wait began, from the role's open() there.
+    pub since_cycles: f64,
+}
+
 /// One event inside a role's step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EventStats {
@@ -150,6 +163,9 @@ pub struct RoleStats {
     /// The SM whose mean step is longest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowest_sm: Option<u32>,
+    /// Waits that its records end in, without a close(): a deadlock, or a kernel stopped from outside.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stuck: Vec<StuckWait>,
     /// What the role's work is, where the recorder states it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Work>,
@@ -256,7 +272,8 @@ pub enum Critical {
     },
 }
 
-/// What the model of the handoff needs, from roles and events marked for it. Medians of one occurrence.
+/// What the model of the handoff needs, from roles and events marked for it. Medians of one occurrence,
+/// but for the waits, which are means.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Handoff {
     /// Roles that write the handed-over tile.
@@ -277,11 +294,11 @@ pub struct Handoff {
     pub consumer_other_cycles: Option<f64>,
     /// Handoffs a consumer's step: its waits for a first signal.
     pub handoffs_per_step: Option<f64>,
-    /// One wait for the first signal.
+    /// One wait for the first signal, mean over the barriers marked as such.
     pub wait_first_cycles: Option<f64>,
-    /// One wait for the second.
+    /// One wait for the second, likewise.
     pub wait_rest_cycles: Option<f64>,
-    /// One wait of a producer for a free buffer.
+    /// One wait of a producer for a free buffer, likewise.
     pub wait_free_cycles: Option<f64>,
     /// From an arrival on a handoff barrier to the end of the wait it releases.
     pub round_trip_cycles: Option<f64>,
@@ -350,7 +367,8 @@ pub struct TraceOutcome {
     pub absolute: Absolute,
     /// Each role, in the format's order.
     pub roles: Vec<RoleStats>,
-    /// The shortest wait seen: what a wait costs with nothing to wait for, at most.
+    /// What a wait costs with nothing to wait for, at most: from the shortest wait or round trip seen. `None` below the
+    /// clock's step, or where every wait blocked; blocked time is counted from 0 then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_floor_cycles: Option<f64>,
     /// How full each ring of buffers is, where arrivals on both of its barriers were recorded, or else waits.
