@@ -5,6 +5,7 @@ use crate::ceilings::{Ceilings, RoofKind};
 use crate::facts::FactSheet;
 use crate::metrics;
 use crate::outcome::{Bound, Resource};
+use crate::published::arch_figures;
 use crate::work::{Work, bytes, scaled};
 use kbt_evidence::{Figure, Provenance, Unit};
 
@@ -21,6 +22,8 @@ pub(crate) struct Accounts {
     pub(crate) time_us: Option<Figure>,
     /// Whether the useful bytes may have come from L2: stated warm, and no more than the largest L2 holds.
     pub(crate) warm: bool,
+    /// How much L2 holds, where nothing says that the caches were cold and it holds all the useful bytes.
+    pub(crate) may_fit: Option<f64>,
     pub(crate) assumptions: Vec<String>,
 }
 
@@ -48,6 +51,15 @@ pub(crate) fn time(sheet: &FactSheet) -> Option<Figure> {
 /// Bytes that the largest L2 of the parts in the table holds (B200: 126 MB).
 const LARGEST_L2: f64 = 126e6;
 
+/// L2's size, where the useful bytes fit in it and neither the cache's state nor device memory's traffic is known.
+fn may_fit(sheet: &FactSheet, work: &Work, ceilings: &Ceilings) -> Option<f64> {
+    let metrics = sheet.profiler.as_ref().and_then(|p| p.metrics.as_ref());
+    let seen = metrics.is_some_and(|m| metrics::first(m, metrics::DRAM_PCT).is_some());
+    let stated = sheet.timing.as_ref().is_some_and(|t| t.cache.is_some());
+    let l2 = arch_figures(ceilings.arch)?.l2_bytes;
+    (work.hbm_bytes.value <= l2 && !seen && !stated && moved_bytes(sheet).is_none()).then_some(l2)
+}
+
 /// All accountings that the facts allow.
 pub(crate) fn account(sheet: &FactSheet, work: &Work, ceilings: &Ceilings) -> Accounts {
     let mut a = Accounts {
@@ -64,6 +76,7 @@ pub(crate) fn account(sheet: &FactSheet, work: &Work, ceilings: &Ceilings) -> Ac
             .is_some_and(|c| c.trim().eq_ignore_ascii_case("warm"))
             && work.hbm_bytes.value <= LARGEST_L2
             && moved_bytes(sheet).is_none(),
+        may_fit: may_fit(sheet, work, ceilings),
         assumptions: Vec::new(),
     };
     memory(&mut a, sheet, work, ceilings);
@@ -102,6 +115,9 @@ fn memory(a: &mut Accounts, sheet: &FactSheet, work: &Work, ceilings: &Ceilings)
                 "the caches are warm, as stated, and {} may lie in L2: device memory's roof bounds no such call",
                 bytes(work.hbm_bytes.value)
             ));
+        }
+        if let Some(l2) = a.may_fit {
+            a.assumptions.push(format!("cold caches: {}", fits(work, l2)));
         }
         if let Some(moved) = moved_bytes(sheet) {
             let how = format!("{} moved, as counted, at {rate} ({})", bytes(moved.value), kind.as_str());
@@ -154,6 +170,15 @@ pub(crate) fn of_a_call(sheet: &FactSheet, one: Figure) -> Figure {
         }
         _ => one,
     }
+}
+
+/// That L2 may hold what a repeated call reads and writes.
+pub(crate) fn fits(work: &Work, l2: f64) -> String {
+    format!(
+        "{} fit in L2 (up to {}), and `timing.cache` is not stated",
+        bytes(work.hbm_bytes.value),
+        bytes(l2)
+    )
 }
 
 fn arithmetic(a: &mut Accounts, work: &Work, ceilings: &Ceilings) {

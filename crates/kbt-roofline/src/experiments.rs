@@ -1,8 +1,8 @@
 //! The smallest experiment for a candidate: one factor, a number predicted, a number that falsifies, a rule to stop.
 
 use crate::candidates::{BottleneckClass, CandidateSpec, spec};
-use crate::outcome::{CandidateRow, CandidateStanding as Standing, Experiment, ResultRow};
-use crate::predict::{LEAST_SAVING, predict};
+use crate::outcome::{Bound, CandidateRow, CandidateStanding as Standing, Experiment, ResultRow};
+use crate::predict::{self, LEAST_SAVING, predict};
 use crate::triage::Case;
 use kbt_evidence::{Figure, Unit};
 
@@ -53,40 +53,62 @@ pub(crate) fn design(
     found
 }
 
-fn one(candidate: &CandidateSpec, row: &CandidateRow, time: &Figure, case: &Case<'_>) -> Option<Experiment> {
-    let prediction = predict(candidate, row.share.as_ref(), time, case);
-    let saving = prediction.saving.value;
-    let noise = noise(time);
-    if saving < LEAST_SAVING || saving <= noise {
-        return None;
-    }
-    let falsified = {
-        let limit = (1.0 - saving / 4.0).min(1.0 - noise);
+/// The time from which on a prediction is wrong; none where the saving cannot be told from noise.
+fn falsified(predicted: &Figure, time: &Figure) -> Option<Figure> {
+    let (saving, noise) = (1.0 - predicted.value / time.value, noise(time));
+    (saving >= LEAST_SAVING && saving > noise).then(|| {
         Figure::computed(
             "falsified at",
-            time.value * limit,
+            time.value * (1.0 - saving / 4.0).min(1.0 - noise),
             Unit::Microseconds,
             "less than a quarter of the predicted saving, or within the noise",
-            &[time, &prediction.saving],
+            &[time, predicted],
         )
+    })
+}
+
+fn in_words(predicted: &Figure, time: &Figure, notes: &[String]) -> String {
+    let basis = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join("; ")) };
+    let less = (1.0 - predicted.value / time.value) * 100.0;
+    format!("{:.1} us, {less:.0} % less than {:.1} us{basis}", predicted.value, time.value)
+}
+
+/// An experiment with its numbers from what the candidate accounts for by now; none where nothing is left to win.
+pub(crate) fn anew(
+    experiment: Experiment,
+    row: &CandidateRow,
+    time: &Figure,
+    bounds: &[Bound],
+) -> Option<Experiment> {
+    let open = matches!(row.standing, Standing::Supported | Standing::Contested | Standing::Open);
+    let (true, Some(spec), Some(share)) = (open && row.matters(), spec(&row.candidate), &row.share) else {
+        return None;
     };
+    let (predicted, notes) = predict::anew(spec, share, time, bounds)?;
+    let falsified_at = falsified(&predicted, time)?;
+    Some(Experiment {
+        prediction: in_words(&predicted, time, &notes),
+        falsified_by: format!("{:.1} us or more", falsified_at.value),
+        predicted,
+        falsified_at,
+        ..experiment
+    })
+}
+
+fn one(candidate: &CandidateSpec, row: &CandidateRow, time: &Figure, case: &Case<'_>) -> Option<Experiment> {
+    let prediction = predict(candidate, row.share.as_ref(), time, case);
+    let falsified = falsified(&prediction.us, time)?;
     let mut notes = prediction.notes;
     if row.share.is_none()
         && let Some(needed) = row.needed.first()
     {
         notes.push(format!("measure first: {needed}"));
     }
-    let basis = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join("; ")) };
     Some(Experiment {
         id: candidate.id.to_owned(),
         candidate: candidate.id.to_owned(),
         command: command(candidate.id, case),
-        prediction: format!(
-            "{:.1} us, {:.0} % less than {:.1} us{basis}",
-            prediction.us.value,
-            saving * 100.0,
-            time.value
-        ),
+        prediction: in_words(&prediction.us, time, &notes),
         factor: prediction.factor,
         falsified_by: format!("{:.1} us or more", falsified.value),
         stop_rule: format!(
@@ -108,7 +130,7 @@ fn one(candidate: &CandidateSpec, row: &CandidateRow, time: &Figure, case: &Case
 fn command(id: &str, case: &Case<'_>) -> Option<String> {
     let most = case.ceilings.sm_clock_mhz.as_ref()?.value;
     let mhz = match id {
-        _ if crate::predict::power_capped(case.signals) => return None,
+        _ if predict::power_capped(case.signals) => return None,
         "clocks" => most,
         // Raised by as much as the experiment says, where the device has that much.
         "arithmetic_roof" => {

@@ -5,7 +5,7 @@ use crate::candidates::{self, BottleneckClass, CandidateSpec};
 use crate::outcome::{
     CandidateRow, CandidateStanding as Standing, OrderStep, Priority, Statement, TriageOutcome,
 };
-use crate::outputs::first_sentence;
+use crate::outputs::{first_experiment, first_sentence};
 use crate::remeasured::{CHEAPER, Remeasured};
 use crate::signals::Signal;
 use kbt_evidence::{Direction, Evidence, Figure, FixClass, Standing as Ruled, Step, Unit, Verdict};
@@ -213,7 +213,7 @@ fn apply(row: &mut CandidateRow, verdict: &Verdict, place: Place) -> Place {
 }
 
 /// Priorities follow the new order of the experiments; a wrong result comes before everything.
-fn reorder(outcome: &mut TriageOutcome, told: &[&Verdict]) {
+pub(crate) fn reorder(outcome: &mut TriageOutcome, told: &[&Verdict]) {
     let candidate = |s: &OrderStep| s.action.split(':').next().unwrap_or_default().to_owned();
     let known = |id: &str| candidates::spec(id).is_some();
     // What a step recommends was measured or proven: it comes before what is still an experiment.
@@ -264,8 +264,7 @@ fn conclude(outcome: &mut TriageOutcome, told: &[&Verdict], first_said: &str) {
         outputs.conclusion = outputs.conclusion.replace(first_said, "");
         outputs.conclusion.push_str(&text);
         if let Some(e) = outcome.experiments.first() {
-            outputs.validation.experiment =
-                format!("{}: predicted {}; wrong if {}", e.factor, e.prediction, e.falsified_by);
+            outputs.validation.experiment = first_experiment(e);
         }
     }
 }

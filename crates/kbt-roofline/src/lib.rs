@@ -57,7 +57,9 @@ pub use facts::{
 pub use gather::{CONDITIONS, Gathered, MachineCode, ProfilerRequest};
 pub use import::{Import, import};
 pub use outcome::{ExperimentResult, RooflinePlot, TriageOutcome};
-pub use published::{ArchFigures, Part, PartFigure, arch_figures, model_part, part, parts, same_device};
+pub use published::{
+    ArchFigures, Part, PartFigure, also_meant, arch_figures, model_part, part, parts, same_device,
+};
 pub use sheet::SheetError;
 pub use triage::triage;
 pub use words::nearest;

@@ -30,6 +30,11 @@ const SAME_KERNEL: f64 = 1.5;
 /// A result this much below every bound that its change leaves is no result.
 const IMPOSSIBLE: f64 = 0.05;
 
+/// The same where the sheet speaks against the candidate at that roof: less than what a reading supports without a share.
+const INTENSITY_CONTESTED: f64 = LEAST_CLAIM / 2.0;
+/// What a candidate of unknown share is taken to claim.
+const LEAST_CLAIM: f64 = 0.01;
+
 /// The candidate that sits at a call's roof.
 const fn roof_candidate(call: Call) -> Option<&'static str> {
     match call {
@@ -73,7 +78,8 @@ pub(crate) fn build(
                 });
                 row.standing =
                     if row.against.is_empty() { Standing::Supported } else { Standing::Contested };
-                score = score.max(INTENSITY_ALONE);
+                let alone = if row.against.is_empty() { INTENSITY_ALONE } else { INTENSITY_CONTESTED };
+                score = score.max(alone);
             }
             if let Some(result) = results.iter().rev().find(|r| r.experiment == candidate.id) {
                 let statement =
@@ -205,7 +211,7 @@ fn judge(candidate: &CandidateSpec, case: &Case<'_>, checks: &[Check]) -> (Candi
         (true, false) => Standing::Unlikely,
         (true, true) => Standing::Open,
     };
-    let score = claim.max(0.01)
+    let score = claim.max(LEAST_CLAIM)
         * if supports.is_empty() { UNSUPPORTED } else { 1.0 }
         * if against.is_empty() { 1.0 } else { CONTESTED };
     let row = CandidateRow {

@@ -61,6 +61,13 @@ pub(crate) fn credibility(outcome: &TriageOutcome, case: &Case<'_>) -> Vec<Order
         p0(format!("resolve: {}", c.what), format!("a figure that cannot be; {}", c.causes.join("; or ")));
     }
     let t = case.sheet.timing.clone().unwrap_or_default();
+    if let Some(l2) = case.accounts.may_fit {
+        p0(
+            "state whether the caches were cold (`timing.cache`), and time the call with L2 flushed between launches"
+                .to_owned(),
+            format!("cold caches assumed; {}", crate::bounds::fits(case.work, l2)),
+        );
+    }
     if t.communication_included.is_none() {
         p0(
             "state whether communication is inside the time".to_owned(),

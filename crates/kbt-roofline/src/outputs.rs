@@ -5,12 +5,18 @@ use crate::bounds::per_second;
 use crate::dtype::Dtype;
 use crate::facts::{FactSheet, OperatorKind};
 use crate::outcome::{
-    AccountingRow, Artifact, Call, CandidateRow, CandidateStanding as Standing, EvidenceOutput,
+    AccountingRow, Artifact, Call, CandidateRow, CandidateStanding as Standing, EvidenceOutput, Experiment,
     NO_BOTTLENECK, Outputs, Statement, TriageOutcome, Validation,
 };
 use crate::signals::Signal;
 use crate::triage::{Case, EXPLAINS};
 use kbt_evidence::Known;
+
+/// The row of the table that holds the measured time.
+pub(crate) const MEASURED: &str = "measured";
+/// Where every change that could be predicted saves less than can be told from noise.
+pub(crate) const NO_EXPERIMENT: &str =
+    "none is left whose saving could be told from noise: measure what the candidates still need";
 
 /// All five, of a diagnosis.
 pub(crate) fn diagnosed(outcome: &TriageOutcome, case: &Case<'_>) -> Outputs {
@@ -109,8 +115,12 @@ fn conclusion(outcome: &TriageOutcome, case: &Case<'_>) -> String {
         1 => " One figure contradicts the others: settle that first (P0).".to_owned(),
         n => format!(" {n} figures contradict each other: settle that first (P0)."),
     };
+    let cold = match case.accounts.may_fit.filter(|_| !case.cross_device) {
+        Some(l2) => format!(" Cold caches assumed: {}.", crate::bounds::fits(case.work, l2)),
+        None => String::new(),
+    };
     let call = if call == Call::Neither { "neither memory- nor compute-bound" } else { call.as_str() };
-    format!("{call} on {device}: {why}.{suspect}{doubt}{order}")
+    format!("{call} on {device}: {why}.{cold}{suspect}{doubt}{order}")
 }
 
 /// What stands first, in a sentence; the same words wherever it is said.
@@ -254,7 +264,7 @@ fn artifact(outcome: &TriageOutcome, case: &Case<'_>) -> Artifact {
     }
     if let Some(t) = &case.accounts.time_us {
         rows.push(AccountingRow {
-            quantity: "measured".to_owned(),
+            quantity: MEASURED.to_owned(),
             how: "median of one call".to_owned(),
             figure: t.clone(),
         });
@@ -286,9 +296,14 @@ fn validation(outcome: &TriageOutcome, sheet: &FactSheet, kind: OperatorKind) ->
                 "take the missing timing, with its spread: it is what would contradict the initial call"
                     .to_owned()
             },
-            |e| format!("{}: predicted {}; wrong if {}", e.factor, e.prediction, e.falsified_by),
+            first_experiment,
         ),
     }
+}
+
+/// An experiment with what it predicts and what would prove that wrong.
+pub(crate) fn first_experiment(e: &Experiment) -> String {
+    format!("{}: predicted {}; wrong if {}", e.factor, e.prediction, e.falsified_by)
 }
 
 fn boundary(sheet: &FactSheet, kind: OperatorKind) -> String {

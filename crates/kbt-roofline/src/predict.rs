@@ -4,7 +4,7 @@
 use crate::bounds;
 use crate::candidates::{CandidateSpec, Saving};
 use crate::ceilings::is_firm;
-use crate::outcome::Resource;
+use crate::outcome::{Bound, Resource};
 use crate::signals::{Signal as S, Signals};
 use crate::triage::Case;
 use crate::work::bytes;
@@ -209,9 +209,28 @@ fn more_ctas(time: &Figure, case: &Case<'_>) -> Option<(Raw, u32)> {
 
 /// The largest bound that the change leaves where it is, and how to say so.
 fn floor(candidate: &CandidateSpec, bytes_left: f64, time: &Figure, case: &Case<'_>) -> (f64, String) {
+    let Some((at, b, left)) = stays(&case.accounts.bounds, candidate, bytes_left, time) else {
+        return (0.0, String::new());
+    };
+    let known = case.signals.get(S::CommShare).is_some();
+    let overlap = match candidate.id {
+        "communication" if known => ", which overlaps the communication",
+        "communication" => "; at most that, as the size of the communication is not known",
+        _ => "",
+    };
+    (at, format!("no less: {} needs {left:.1} us{overlap}", b.name))
+}
+
+/// The largest bound that a change leaves: the least time after it, the bound, and what is left of that.
+fn stays<'a>(
+    bounds: &'a [Bound],
+    candidate: &CandidateSpec,
+    bytes_left: f64,
+    time: &Figure,
+) -> Option<(f64, &'a Bound, f64)> {
     let moved = candidate.experiment.moves;
-    let mut most = (0.0, String::new());
-    for b in &case.accounts.bounds {
+    let mut most: Option<(f64, &Bound, f64)> = None;
+    for b in bounds {
         let unmoved = !moved.contains(&b.resource);
         // Launches that queue overlap: their sum bounds nothing. Another device's roof bounds no time.
         if b.resource == Resource::Launch || b.share.is_none() {
@@ -225,21 +244,35 @@ fn floor(candidate: &CandidateSpec, bytes_left: f64, time: &Figure, case: &Case<
         // What the time beats already does not stop it.
         let peak = !is_firm(b.time.provenance.kind) && b.time.value / OF_A_PEAK <= time.value;
         let at = b.time.value * left / if peak { OF_A_PEAK } else { 1.0 };
-        if at > most.0 {
-            let known = case.signals.get(S::CommShare).is_some();
-            let overlap = match candidate.id {
-                "communication" if known => ", which overlaps the communication",
-                "communication" => "; at most that, as the size of the communication is not known",
-                _ => "",
-            };
-            most = (at, format!("no less: {} needs {:.1} us{overlap}", b.name, b.time.value * left));
+        if at > most.map_or(0.0, |m| m.0) {
+            most = Some((at, b, b.time.value * left));
         }
     }
     most
 }
 
+/// The time after a change that takes a stated part of `share`, where that share was read after the triage; none for a
+/// change that is predicted otherwise.
+pub(crate) fn anew(
+    candidate: &CandidateSpec,
+    share: &Figure,
+    time: &Figure,
+    bounds: &[Bound],
+) -> Option<(Figure, Vec<String>)> {
+    let Saving::Part(of) = candidate.experiment.saving else { return None };
+    let mut raw = part(of, Some(share), time);
+    if let Some((least, b, left)) =
+        stays(bounds, candidate, 1.0, time).filter(|(least, _, _)| raw.us < *least)
+    {
+        raw.notes.push(format!("no less: {} needs {left:.1} us", b.name));
+        raw.us = least.min(time.value);
+    }
+    let inputs: Vec<&Figure> = std::iter::once(time).chain(&raw.from).collect();
+    Some((Figure::computed("predicted time", raw.us, Unit::Microseconds, &raw.how, &inputs), raw.notes))
+}
+
 /// The bound that nothing but a contradiction explains: the time lies below it, and no counted traffic says why.
-pub(crate) fn beaten<'a>(case: &'a Case<'_>, contradicted: bool) -> Option<&'a crate::outcome::Bound> {
+pub(crate) fn beaten<'a>(case: &'a Case<'_>, contradicted: bool) -> Option<&'a Bound> {
     let counted = bounds::moved_bytes(case.sheet).is_some();
     case.accounts.bounds.iter().filter(|_| contradicted).find(|b| {
         let beats = b.share.as_ref().is_some_and(|s| s.value > 1.05);

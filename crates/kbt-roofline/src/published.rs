@@ -27,6 +27,8 @@ pub struct ArchFigures {
     pub shared_bytes_per_clk_sm: f64,
     /// Resident warps an SM.
     pub max_warps_per_sm: f64,
+    /// Bytes of L2 on the largest part.
+    pub l2_bytes: f64,
     /// How these are known.
     pub provenance: Provenance,
 }
@@ -118,6 +120,18 @@ pub fn part(name: &str) -> Option<&'static Part> {
     parts().iter().find(|p| names(p).any(|n| normal(n) == wanted))
 }
 
+/// The other parts that a short name could mean, where it is an alias of one (`A100`: 80 GB or 40 GB).
+#[must_use]
+pub fn also_meant(name: &str) -> Vec<&'static str> {
+    let (Some(taken), wanted) = (part(name), normal(name)) else { return Vec::new() };
+    // Whoever writes a part's whole name means it.
+    if normal(&taken.name) == wanted {
+        return Vec::new();
+    }
+    let others = parts().iter().filter(|p| p.name != taken.name && normal(&p.name).starts_with(&wanted));
+    others.map(|p| p.name.as_str()).collect()
+}
+
 /// The part that `model:ARCH` stands for.
 #[must_use]
 pub fn model_part(arch: Arch) -> Option<&'static Part> {
@@ -164,6 +178,15 @@ mod tests {
         }
         for (arch, name) in &table.models {
             assert!(part(name).is_some(), "{arch}");
+        }
+    }
+
+    #[test]
+    fn a_short_name_says_what_else_it_could_mean() {
+        assert_eq!(also_meant("A100"), ["A100 SXM 40GB"]);
+        assert_eq!(also_meant("nvidia H100"), ["H100 PCIe"]);
+        for whole in ["A100 SXM 80GB", "NVIDIA A100-SXM4-40GB", "B200", "H200", "nothing"] {
+            assert!(also_meant(whole).is_empty(), "{whole}");
         }
     }
 

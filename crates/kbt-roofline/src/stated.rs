@@ -1,6 +1,7 @@
 //! What the sheet states that a candidate cannot be: an operator without exp2, a call of one kernel, a time without
 //! communication. Such a candidate is not offered against the facts.
 
+use crate::bounds;
 use crate::facts::OperatorKind as K;
 use crate::signals::Signal as S;
 use crate::triage::Case;
@@ -15,6 +16,10 @@ pub(crate) fn against(id: &str, case: &Case<'_>) -> Option<String> {
     let kind = case.work.kind;
     let map = matches!(kind, K::Elementwise | K::Reduction | K::Normalization);
     let read = |signal| case.signals.get(signal).is_some();
+    if let ("hbm_bandwidth", Some(l2)) = (id, case.accounts.may_fit) {
+        let fits = bounds::fits(case.work, l2);
+        return Some(format!("{fits}: a repeated call may find them there and not wait for device memory"));
+    }
     let why = match id {
         "communication" if timing.communication_included == Some(false) => {
             "no communication is inside the time, as stated"

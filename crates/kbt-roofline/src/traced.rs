@@ -1,11 +1,12 @@
 //! What a trace says of the warp roles, in place of what the triage would still have to measure.
 
 use crate::candidates::spec;
-use crate::checks;
 use crate::conditions::Condition;
-use crate::ladder::{new_row, settle};
+use crate::ladder::{new_row, reorder, settle};
 use crate::outcome::{CheckStatus, Statement, TriageOutcome};
+use crate::outputs::{MEASURED, NO_EXPERIMENT, first_experiment, first_sentence};
 use crate::signals::{Signal, Signals};
+use crate::{checks, experiments};
 use kbt_evidence::{Figure, Unit};
 
 /// The check and the candidate that read how busy the roles are.
@@ -57,8 +58,48 @@ impl TriageOutcome {
             }
             settle(row);
         }
+        let first_said = first_sentence(outcome.lead());
         balance(&mut outcome, &signals);
+        let had = !outcome.experiments.is_empty();
+        predict_anew(&mut outcome);
+        reorder(&mut outcome, &[]);
+        retell(&mut outcome, &first_said, had);
         outcome
+    }
+}
+
+/// What the experiment on the roles saves follows from the traced share, as the triage could only take all the idle time.
+fn predict_anew(outcome: &mut TriageOutcome) {
+    let measured =
+        outcome.outputs.as_ref().and_then(|o| o.artifact.rows.iter().find(|r| r.quantity == MEASURED));
+    let (Some(time), Some(row)) = (
+        measured.map(|r| r.figure.clone()),
+        outcome.evidence.iter().find(|r| r.candidate == CANDIDATE).cloned(),
+    ) else {
+        return;
+    };
+    let Some(at) = outcome.experiments.iter().position(|e| e.candidate == CANDIDATE) else { return };
+    let old = outcome.experiments.remove(at);
+    let before = old.prediction.clone();
+    if let Some(new) = experiments::anew(old, &row, &time, &outcome.bounds) {
+        for step in &mut outcome.order {
+            step.why = step.why.replace(&before, &new.prediction);
+        }
+        outcome.experiments.insert(at, new);
+    }
+}
+
+/// The words that stood on the share before the trace.
+fn retell(outcome: &mut TriageOutcome, first_said: &str, had: bool) {
+    let now = first_sentence(outcome.lead());
+    let first = outcome.experiments.first().map(first_experiment);
+    if let Some(outputs) = &mut outcome.outputs {
+        outputs.conclusion = outputs.conclusion.replace(first_said, &now);
+        match first {
+            Some(first) => outputs.validation.experiment = first,
+            None if had => outputs.validation.experiment = NO_EXPERIMENT.to_owned(),
+            None => {}
+        }
     }
 }
 

@@ -172,3 +172,35 @@ fn the_roles_of_a_trace_answer_the_check_that_asks_for_them() {
     assert!(read(&busy) && !read(&before));
     assert_eq!(before.with_roles(&[]), before);
 }
+
+#[test]
+fn an_experiment_on_the_roles_predicts_from_the_traced_share_or_goes() {
+    let before = triaged_with("warp_specialized: false", "warp_specialized: true");
+    let of = |o: &TriageOutcome| o.experiments.iter().find(|e| e.candidate == "role_imbalance").cloned();
+    let role = |busy| {
+        Figure::new("mma", busy, Unit::Ratio, Provenance::measured("kbt trace", "NVIDIA H200", "2026-11-30"))
+    };
+    let untraced = of(&before).unwrap();
+    let us = before.measured_us().unwrap();
+    // Of the traced share a half goes.
+    let waiting = before.with_roles(&[role(0.7)]);
+    let traced = of(&waiting).unwrap();
+    assert!(
+        (traced.predicted.value / us - 0.85).abs() < 1e-6,
+        "{} against {}",
+        traced.prediction,
+        untraced.prediction
+    );
+    assert!(traced.predicted.value > untraced.predicted.value);
+    assert!(waiting.order.iter().all(|s| !s.why.contains(&untraced.prediction)), "{:?}", waiting.order);
+    assert!(waiting.order.iter().any(|s| s.why.contains(&traced.prediction)));
+    // What the trace refutes predicts nothing, whatever a later step leaves open.
+    let busy = before.with_roles(&[role(0.977)]);
+    let open = measured(FixClass::RoleBalance, Ruled::Open, Step::Trace);
+    for after in [busy.clone(), busy.with_ladder(&[open])] {
+        assert!(of(&after).is_none());
+        assert!(!after.render_markdown().contains(&untraced.prediction), "{}", after.render_markdown());
+        assert!(after.order.iter().all(|s| !s.action.starts_with("role_imbalance")));
+    }
+    assert_eq!(busy.order.iter().filter(|s| s.priority == Priority::P1).count(), 1);
+}

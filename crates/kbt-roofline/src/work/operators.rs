@@ -202,8 +202,10 @@ fn convolution(s: &Shape, f: &Formats) -> Option<Counts> {
     if p < 1.0 || q < 1.0 {
         return None;
     }
+    // A stride wider than the window skips positions, and nothing need read those.
+    let (rows, columns) = (touched(h, r, stride, pad, p), touched(w, t, stride, pad, q));
     let (x, filter, y) = (
-        f.input(0).bytes(b * c * h * w),
+        f.input(0).bytes(b * c * rows * columns),
         f.input(1).bytes(k * c / groups * r * t),
         f.output.bytes(b * k * p * q),
     );
@@ -215,7 +217,17 @@ fn convolution(s: &Shape, f: &Formats) -> Option<Counts> {
         ),
         read: x + filter,
         written: y,
-        byte_line: format!("input {} + filters {} once, output {}", bytes(x), bytes(filter), bytes(y)),
+        byte_line: format!(
+            "input {}{} + filters {} once, output {}",
+            bytes(x),
+            if rows < h || columns < w {
+                format!(" ({rows} x {columns} of {h} x {w} positions are read)")
+            } else {
+                String::new()
+            },
+            bytes(filter),
+            bytes(y)
+        ),
         second: 0.0,
         ex2: None,
         tensors: vec![
@@ -224,4 +236,40 @@ fn convolution(s: &Shape, f: &Formats) -> Option<Counts> {
             Tensor::written("the output", y),
         ],
     })
+}
+
+/// Positions of an input of `size` that `out` windows, `stride` apart from `pad` before it, read.
+fn touched(size: f64, window: f64, stride: f64, pad: f64, out: f64) -> f64 {
+    // Positions read before `end`, counted from the first window's start.
+    let before = |end: f64| {
+        let end = end.min((out - 1.0) * stride + window);
+        if stride <= window { end } else { (end / stride).floor() * window + (end % stride).min(window) }
+    };
+    before(pad + size) - before(pad)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::touched;
+
+    #[test]
+    fn positions_read_are_those_that_a_window_covers() {
+        for size in 1..12_u32 {
+            for window in 1..6 {
+                for stride in 1..7 {
+                    for pad in 0..5 {
+                        let Some(room) = (size + 2 * pad).checked_sub(window) else { continue };
+                        let out = room / stride + 1;
+                        let covers =
+                            |at: u32| (0..out).any(|o| (o * stride..o * stride + window).contains(&at));
+                        let counted = (pad..pad + size).filter(|at| covers(*at)).count() as f64;
+                        let [size, window, stride, pad, out] =
+                            [size, window, stride, pad, out].map(f64::from);
+                        let found = touched(size, window, stride, pad, out);
+                        assert_eq!(found, counted, "{size} {window} {stride} {pad}");
+                    }
+                }
+            }
+        }
+    }
 }

@@ -1,0 +1,72 @@
+//! What a bound is a bound of: bytes that must move, caches that are cold, and a device that the time is of.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on may stop")]
+
+use kbt_roofline::outcome::{CandidateStanding as Standing, Priority};
+use kbt_roofline::{Ceilings, FactSheet, TriageOutcome, part, triage};
+
+fn run(text: &str, device: &str) -> TriageOutcome {
+    let sheet = FactSheet::from_yaml(text, "f.yaml").unwrap();
+    triage(&sheet, Some(&Ceilings::published(part(device).unwrap())), &[]).unwrap()
+}
+
+fn standing(outcome: &TriageOutcome, id: &str) -> Option<Standing> {
+    outcome.evidence.iter().find(|r| r.candidate == id).map(|r| r.standing)
+}
+
+#[test]
+fn a_strided_convolution_must_read_only_the_positions_that_its_windows_cover() {
+    let text = "operator: {kind: convolution}\n\
+        shape: {batch: 32, channels: 256, height: 56, width: 56, filters: 512, kernel_height: 1, kernel_width: 1, stride: 2}\n\
+        dtypes: {inputs: [fp16], output: fp16}\ndataflow: {reuse: x}\n\
+        timing: {median_us: 14, method: cuda_events}\n";
+    let found = run(text, "H200").initial.unwrap();
+    let least = 2.0 * (32.0 * 256.0 * 28.0 * 28.0 + 512.0 * 256.0 + 32.0 * 512.0 * 28.0 * 28.0);
+    assert!((found.hbm_bytes.value - least).abs() < 1.0, "{}", found.hbm_line);
+    assert!(found.hbm_line.contains("28 x 28 of 56 x 56 positions"), "{}", found.hbm_line);
+    let whole = run(&text.replace("stride: 2", "stride: 1"), "H200").initial.unwrap();
+    assert!(!whole.hbm_line.contains("positions"), "{}", whole.hbm_line);
+}
+
+#[test]
+fn data_that_fits_in_l2_bears_on_device_memory_only_where_the_caches_are_cold() {
+    let of = |elements: u64, us: f64, cache: &str| {
+        let text = format!(
+            "operator: {{kind: elementwise, flop_per_element: 1}}\nshape: {{elements: {elements}}}\n\
+             dtypes: {{inputs: [fp32], output: fp32}}\ndataflow: {{reuse: none}}\n\
+             timing: {{median_us: {us}, method: cuda_graph, communication_included: false, warmup_launches: 50{cache}}}\n"
+        );
+        run(&text, "H200")
+    };
+    let asks = |o: &TriageOutcome| {
+        o.order.iter().any(|s| {
+            s.priority == Priority::P0
+                && s.action.contains("timing.cache")
+                && s.why.starts_with("cold caches assumed; 20.0 MB fit in L2")
+        })
+    };
+    // 20 MB in 5.5 us.
+    let unstated = of(2_500_000, 5.5, "");
+    assert_eq!(standing(&unstated, "hbm_bandwidth"), Some(Standing::Contested));
+    assert!(asks(&unstated), "{:?}", unstated.order);
+    let outputs = unstated.outputs.unwrap();
+    assert!(outputs.conclusion.contains("Cold caches assumed: 20.0 MB fit in L2"), "{}", outputs.conclusion);
+    assert!(outputs.evidence.assumptions.iter().any(|a| a.starts_with("cold caches: 20.0 MB")));
+    let cold = of(2_500_000, 5.5, ", cache: cold");
+    assert_eq!(standing(&cold, "hbm_bandwidth"), Some(Standing::Supported));
+    assert!(!asks(&cold));
+    // What L2 cannot hold needs no word on the caches.
+    let large = of(25_000_000, 55.0, "");
+    assert_eq!(standing(&large, "hbm_bandwidth"), Some(Standing::Supported));
+    assert!(large.order.iter().all(|s| !s.action.contains("timing.cache")));
+}
+
+#[test]
+fn on_another_device_a_supported_candidate_comes_before_one_that_the_sheet_speaks_against() {
+    let text = include_str!("../../../fixtures/facts/attention-materialised.yaml");
+    let outcome = run(text, "A100");
+    assert!(outcome.sheet_device.is_some());
+    let first = &outcome.evidence[0];
+    assert_eq!((first.candidate.as_str(), first.standing), ("redundant_traffic", Standing::Supported));
+    assert_eq!(standing(&outcome, "hbm_bandwidth"), Some(Standing::Contested));
+    assert_eq!(outcome.experiments[0].candidate, "redundant_traffic");
+}
