@@ -17,6 +17,8 @@ pub(super) struct Layout {
     quoted: bool,
     /// Delimiters of the head, which every row of the table has at least.
     delimiters: usize,
+    /// Which field is the kernel's name.
+    kernel: usize,
 }
 
 impl Layout {
@@ -29,6 +31,7 @@ impl Layout {
                     delimiter,
                     quoted: line.starts_with('"'),
                     delimiters: fields.len() - 1,
+                    kernel: fields.iter().position(|f| f == "Kernel Name").unwrap_or_default(),
                 })
             })
         })
@@ -44,6 +47,14 @@ impl Layout {
         let launch = !id.is_empty() && id.chars().all(|c| c.is_ascii_digit());
         let count = line.matches(self.delimiter).count();
         count >= self.delimiters || launch && count * 2 >= self.delimiters
+    }
+
+    /// The launch that a damaged line begins to describe: what it was is for whoever reads the rest.
+    fn launch(self, line: &str) -> Option<String> {
+        let fields = fields(&format!("{line}\""), self.delimiter).ok()?;
+        let id = fields.first().filter(|id| !id.is_empty() && id.chars().all(|c| c.is_ascii_digit()))?;
+        let kernel = fields.get(self.kernel).filter(|k| !k.is_empty());
+        Some(format!("launch {id}{}", kernel.map_or_else(String::new, |k| format!(" of {k}"))))
     }
 
     /// Records of the lines that are of the table.
@@ -72,7 +83,8 @@ impl Layout {
                 index += 1;
             }
             if !balanced(&record) {
-                problems.push(format!("line {start}: a quote is never closed; the line is left out"));
+                let what = self.launch(line).unwrap_or_else(|| "the line".to_owned());
+                problems.push(format!("line {start}: a quote is never closed: {what} is left out"));
                 index = start;
                 continue;
             }

@@ -10,7 +10,7 @@ use crate::facts::{DeviceFacts, FactSheet, Implementation, Profiler, Timing, Tim
 use crate::metrics;
 use crate::sheet::SheetError;
 use kbt_evidence::Provenance;
-use rows::Launch;
+use rows::{Launch, Size};
 use std::collections::BTreeMap;
 
 /// What an export gave.
@@ -24,6 +24,8 @@ pub struct Import {
     pub launches: usize,
     /// The other kernels in the file, with the time each took.
     pub others: Vec<String>,
+    /// Launches of the same kernel that are of another size than the one chosen, with the time each size took.
+    pub left_out: Vec<String>,
     /// What was not understood.
     pub problems: Vec<String>,
 }
@@ -57,10 +59,32 @@ pub fn import(bytes: &[u8], origin: &str, kernel: Option<&str>) -> Result<Import
             .map(|(n, _)| n.clone())
             .ok_or_else(|| SheetError::new(origin, None, "the export holds no launch"))?,
     };
-    let launches = by_name.remove(&chosen).unwrap_or_default();
+    let (launches, left_out) = one_size(by_name.remove(&chosen).unwrap_or_default());
     let others = names.into_iter().filter(|n| !n.starts_with(&chosen)).collect();
     let sheet = sheet(origin, &chosen, &launches, &mut problems);
-    Ok(Import { sheet, kernel: chosen, launches: launches.len(), others, problems })
+    Ok(Import { sheet, kernel: chosen, launches: launches.len(), others, left_out, problems })
+}
+
+/// The launches of the grid and block that took most time; a median over several sizes is of none of them.
+fn one_size(launches: Vec<Launch>) -> (Vec<Launch>, Vec<String>) {
+    let total = |l: &[Launch]| l.iter().filter_map(Launch::duration_ns).sum::<f64>();
+    let mut sizes: Vec<(Size, Vec<Launch>)> = Vec::new();
+    for launch in launches {
+        let size = launch.size();
+        match sizes.iter_mut().find(|(s, _)| *s == size) {
+            Some((_, same)) => same.push(launch),
+            None => sizes.push((size, vec![launch])),
+        }
+    }
+    // Among equals the one that was launched first.
+    let most = sizes.iter().map(|(_, l)| total(l)).fold(f64::NEG_INFINITY, f64::max);
+    let Some(at) = sizes.iter().position(|(_, l)| total(l) >= most) else { return Default::default() };
+    let (_, chosen) = sizes.remove(at);
+    let said = sizes.iter().map(|(size, l)| {
+        let plural = if l.len() == 1 { "launch" } else { "launches" };
+        format!("{size}: {} {plural}, {:.1} us", l.len(), total(l) / 1e3)
+    });
+    (chosen, said.collect())
 }
 
 impl Import {
@@ -72,6 +96,9 @@ impl Import {
              #   dataflow: {reuse: ...}, and device.name.\n\
              # The time is the profiler's own, with its clocks and cold caches: put the call's own median there, with its method.\n",
         );
+        for other in &self.left_out {
+            out.push_str(&format!("# left out, of another size than the launches read here: {other}\n"));
+        }
         for problem in &self.problems {
             out.push_str("# not understood: ");
             out.push_str(&problem.replace('\n', " "));

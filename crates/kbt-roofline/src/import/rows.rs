@@ -25,7 +25,26 @@ pub(super) struct Launch {
     pub(super) rules: Vec<String>,
 }
 
+/// What a launch's time and counters are of: CTAs, and threads a CTA.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Size {
+    grid: Option<f64>,
+    block: Option<f64>,
+}
+
+impl std::fmt::Display for Size {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let known = |n: Option<f64>| n.map_or_else(|| "?".to_owned(), |n| n.to_string());
+        write!(f, "{} CTAs of {} threads", known(self.grid), known(self.block))
+    }
+}
+
 impl Launch {
+    pub(super) fn size(&self) -> Size {
+        let get = |name: &str| self.metrics.get(name).copied();
+        Size { grid: self.grid.or(get("launch__grid_size")), block: self.block.or(get("launch__block_size")) }
+    }
+
     pub(super) fn duration_ns(&self) -> Option<f64> {
         let names = ["gpu__time_duration.sum", "gpu__time_duration.avg"];
         names.iter().find_map(|n| self.metrics.get(*n).copied()).filter(|v| *v > 0.0)

@@ -308,3 +308,42 @@ fn a_masked_value_is_named_and_never_a_number() {
     let metrics = import.sheet.profiler.unwrap().metrics.unwrap();
     assert_eq!(metrics.keys().collect::<Vec<_>>(), ["gpu__time_duration.sum", "lts__t_sector_hit_rate.pct"]);
 }
+
+#[test]
+fn launches_of_one_kernel_with_several_grids_give_the_one_that_took_most_time_and_name_the_others() {
+    let row = |id: u32, grid: u32, us: f64| {
+        WHO.replace("\"0\",\"77\"", &format!("\"{id}\",\"77\""))
+            .replace("(112, 1, 1)", &format!("({grid}, 1, 1)"))
+            + &format!(",\"{us:.2}\"")
+    };
+    let rows = [row(0, 8, 10.5), row(1, 1024, 403.26), row(2, 16, 11.5), row(3, 8, 12.5)].join("\n");
+    let text = format!(
+        "{HEAD},\"gpu__time_duration.sum\"\n\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"us\"\n{rows}\n"
+    );
+    let got = import(text.as_bytes(), "n.csv", None).unwrap();
+    let t = got.sheet.timing.clone().unwrap();
+    assert_eq!((got.launches, t.median_us, t.low_us), (1, Some(403.26), None));
+    assert_eq!(got.sheet.implementation.as_ref().unwrap().grid_ctas, Some(1024.0));
+    let left_out =
+        ["8 CTAs of 256 threads: 2 launches, 23.0 us", "16 CTAs of 256 threads: 1 launch, 11.5 us"];
+    assert_eq!(got.left_out, left_out);
+    assert!(
+        got.to_yaml()
+            .unwrap()
+            .contains(&format!("# left out, of another size than the launches read here: {}", left_out[0]))
+    );
+}
+
+#[test]
+fn a_launch_whose_row_was_cut_is_named_with_its_kernel() {
+    let whole = WHO.to_owned() + ",\"10.00\"";
+    let cut = whole.replace("\"0\",\"77\"", "\"1\",\"77\"").replace("void gemm", "void vec_add");
+    let cut = &cut[..cut.len() - 3];
+    let text = format!(
+        "{HEAD},\"gpu__time_duration.sum\"\n\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"us\"\n{whole}\n{cut}\n"
+    );
+    let got = import(text.as_bytes(), "n.csv", None).unwrap();
+    let said =
+        "line 4: a quote is never closed: launch 1 of void vec_add<float, 3>(float*, \"a\", int) is left out";
+    assert!(got.problems.iter().any(|p| p == said), "{:?}", got.problems);
+}
