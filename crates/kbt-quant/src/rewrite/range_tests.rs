@@ -169,3 +169,41 @@ fn large_groups_are_sampled_in_part() {
     let replay = replay(&program, &program);
     assert!(replay.rows_count > 0 && replay.values_count <= replay.rows_count * 2 * 256, "{replay:?}");
 }
+
+#[test]
+fn inputs_meet_what_is_assumed_of_sums_on_either_side() {
+    // A sum's lower bound beside an upper one of another size, a bound of zero, and none above.
+    for (assumed, root) in [
+        ("group_sum(s) / 128 in [1, 1e30]", "rsqrt(group_sum(s) / 128)"),
+        ("group_sum(s) / 128 in [0, 1e30]", "sqrt(group_sum(s) / 128)"),
+        ("group_sum(s) in [0, inf]", "sqrt(group_sum(s))"),
+        ("row_sum(s) in [1000, inf]", "rsqrt(row_sum(s))"),
+        ("group_sum(s) in [-inf, -100]", "rsqrt(-group_sum(s))"),
+        ("group_sum(s) in [-1, 1]", "rcp(group_sum(s) + 2)"),
+    ] {
+        let text = format!(
+            "layout group=32 lanes=32 row=32\nelem s in [-65504, 65504]\nassume {assumed}\nout y = {root}\n"
+        );
+        let program: Program = text.parse().unwrap();
+        let device = kbt_device::embedded_profile("sm_90a").unwrap().unwrap();
+        let model = CostModel::new(&device, program.layout);
+        if let Err(e) = search(&program, &model, &Limits::default()) {
+            panic!("{assumed}: {e}");
+        }
+        let layout = sample::layout(program.layout, 64);
+        let extent = crate::lang::eval::Extent::new(layout, 3);
+        let mut rng = sample::Rng::new(7);
+        let range = program.assumptions[0].range;
+        for _ in 0..8 {
+            let inputs =
+                sample::inputs(&program, extent, sample::Size::Usual, sample::Mask::None, &mut rng).unwrap();
+            let values = program.evaluate(&inputs, extent);
+            for x in &values[program.assumptions[0].node] {
+                assert!(
+                    range.lo * (1.0 - 2e-6 * range.lo.signum()) <= *x && *x <= range.hi + 1e-3,
+                    "{assumed}: {x}"
+                );
+            }
+        }
+    }
+}

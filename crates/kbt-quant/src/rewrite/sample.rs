@@ -85,27 +85,49 @@ pub(super) enum Mask {
     All,
 }
 
-/// How often inputs are drawn before giving up, and after how many tries the upper end is halved: programs whose
-/// assumptions bound a sum or product from above are met by smaller inputs, and the lower end stays far out.
-const TRIES: usize = 640;
+/// How often inputs are drawn before giving up, and after how many tries another [`Reach`] is taken.
+const TRIES: usize = 1920;
 const PATIENCE: usize = 32;
 
+/// How far below and above 0 values are drawn.
+#[derive(Debug, Clone, Copy)]
+struct Reach {
+    below: f64,
+    above: f64,
+}
+
+impl Reach {
+    /// What assumptions bound from above, a sum or a product, is met by an upper end that is halved again and again while the
+    /// lower one stays far out; what they bound from below by a lower end that is, and an upper one that grows; what they bound
+    /// from both by both.
+    fn new(size: f64, tries: usize) -> Self {
+        let turn = tries / PATIENCE;
+        let by = f64::exp2(turn.div_ceil(3) as f64);
+        match turn % 3 {
+            0 => Self { below: size, above: size / by },
+            1 => Self { below: size / by, above: size * by * by / 4.0 },
+            _ => Self { below: size / by, above: size / by },
+        }
+    }
+}
+
 fn draw(range: Range, size: Size, tries: usize, rng: &mut Rng) -> f64 {
-    let reach = match size {
+    let size = match size {
         Size::Ends => return end(range, rng),
         Size::Usual => 12.0,
         Size::Huge => 4096.0,
         Size::Tiny => 1.0 / 256.0,
     };
-    let above = reach * f64::exp2(-((tries / PATIENCE) as f64));
+    let reach = Reach::new(size, tries);
     let value = if range.lo > 0.0 {
         // A positive quantity: its magnitude varies, not its distance from zero.
         let lo = range.lo.max(1.0 / 64.0).min(range.hi);
-        let hi = range.hi.min(above.min(8.0)).max(lo);
+        let usual = if reach.above > size { reach.above } else { reach.above.min(8.0) };
+        let hi = range.hi.min(usual).max(lo);
         (lo.log2() + rng.unit() * (hi.log2() - lo.log2())).exp2()
     } else {
-        let lo = range.lo.max(-reach).min(range.hi);
-        let hi = range.hi.min(above).max(lo);
+        let lo = range.lo.max(-reach.below).min(range.hi);
+        let hi = range.hi.min(reach.above).max(lo);
         lo + rng.unit() * (hi - lo)
     };
     // Inputs are f32: round, and stay within the range.
@@ -121,7 +143,7 @@ pub(super) fn inputs(
     rng: &mut Rng,
 ) -> Option<Vec<Vec<f64>>> {
     let ranges = ranges(program);
-    let mut held: Option<(Vec<Vec<f64>>, Vec<bool>)> = None;
+    let mut held: Option<(Vec<Vec<f64>>, Fine)> = None;
     let most = if size == Size::Ends { TRIES / 10 } else { TRIES };
     for tries in 0..most {
         let mut drawn: Vec<Vec<f64>> = program
@@ -147,18 +169,17 @@ pub(super) fn inputs(
                 values
             })
             .collect();
-        // Elements on which the assumptions held already stay; the others are drawn again.
+        // What the assumptions held on already stays; the rest is drawn again.
         if let Some((kept, fine)) = held.take() {
             for (input, (new, old)) in program.inputs.iter().zip(drawn.iter_mut().zip(&kept)) {
                 for (i, value) in new.iter_mut().enumerate() {
-                    let stays = input.shape != Shape::Elem || fine.get(i).copied().unwrap_or(false);
-                    *value = if stays { old[i] } else { *value };
+                    *value = if fine.stays(input.shape, i, extent) { old[i] } else { *value };
                 }
             }
         }
         match failing(program, &drawn, extent) {
             Failing::None => return Some(drawn),
-            Failing::Elements(fine) if tries % PATIENCE + 1 < PATIENCE => held = Some((drawn, fine)),
+            Failing::Some(fine) if tries % PATIENCE + 1 < PATIENCE => held = Some((drawn, fine)),
             _ => {}
         }
     }
@@ -180,12 +201,34 @@ fn ranges(program: &Program) -> Vec<Range> {
     ranges
 }
 
+/// Which elements and groups the assumptions hold of.
+#[derive(Debug, Clone)]
+struct Fine {
+    elements: Vec<bool>,
+    groups: Vec<bool>,
+}
+
+impl Fine {
+    /// Whether this value of an input of a shape is kept: an element where it and its group are fine, what a group has where
+    /// the group is, and whatever rows and the kernel have.
+    fn stays(&self, shape: Shape, i: usize, extent: Extent) -> bool {
+        let group = |i: usize| self.groups.get(i).copied().unwrap_or(false);
+        match shape {
+            Shape::Elem => {
+                self.elements.get(i).copied().unwrap_or(false) && group(extent.index(Shape::Group, shape, i))
+            }
+            Shape::Group => group(i),
+            _ => true,
+        }
+    }
+}
+
 /// Where a program's assumptions fail.
 enum Failing {
     None,
-    /// Only in what is assumed of elements; which elements are fine.
-    Elements(Vec<bool>),
-    /// In what is assumed of groups, rows or constants.
+    /// Only in what is assumed of elements and groups; which of them are fine.
+    Some(Fine),
+    /// In what is assumed of rows or constants.
     More,
 }
 
@@ -194,24 +237,32 @@ fn failing(program: &Program, inputs: &[Vec<f64>], extent: Extent) -> Failing {
         return Failing::None;
     }
     let values = program.evaluate(inputs, extent);
-    let mut fine = vec![true; extent.len(Shape::Elem)];
+    let all = |shape| vec![true; extent.len(shape)];
+    let mut fine = Fine { elements: all(Shape::Elem), groups: all(Shape::Group) };
     let mut more = false;
     for a in &program.assumptions {
-        // NaN is what the rules' own conditions are about; rounding may exceed a bound by a little.
-        let slack = 1e-6 * a.range.hi.abs().max(1.0);
-        let within = |x: f64| x.is_nan() || (a.range.lo - slack <= x && x <= a.range.hi + slack);
-        let elements = program.shapes[a.node] == Shape::Elem;
+        // NaN is what the rules' own conditions are about; rounding may exceed a bound by a little of the bound itself.
+        let slack = |bound: f64| if bound.is_finite() { 1e-6 * bound.abs() } else { 0.0 };
+        let (lo, hi) = (a.range.lo - slack(a.range.lo), a.range.hi + slack(a.range.hi));
+        let within = |x: f64| x.is_nan() || (lo <= x && x <= hi);
+        let mut none = Vec::new();
+        let list = match program.shapes[a.node] {
+            Shape::Elem => &mut fine.elements,
+            Shape::Group => &mut fine.groups,
+            _ => &mut none,
+        };
         for (i, _) in values[a.node].iter().enumerate().filter(|(_, x)| !within(**x)) {
-            match fine.get_mut(i).filter(|_| elements) {
+            match list.get_mut(i) {
                 Some(fine) => *fine = false,
                 None => more = true,
             }
         }
     }
-    match (more, fine.iter().all(|f| *f)) {
+    let every = fine.elements.iter().chain(&fine.groups).all(|f| *f);
+    match (more, every) {
         (true, _) => Failing::More,
         (false, true) => Failing::None,
-        (false, false) => Failing::Elements(fine),
+        (false, false) => Failing::Some(fine),
     }
 }
 
