@@ -47,6 +47,12 @@ impl Program {
         self.text(node, whole, 0, &Cell::new(LONGEST))
     }
 
+    /// The same as the operand of something that binds so strongly: 1 a sum, 2 a product, 3 the right of a product or a
+    /// prefix.
+    pub(crate) fn operand(&self, node: usize, outer: u8) -> String {
+        self.text(node, false, outer, &Cell::new(LONGEST))
+    }
+
     /// `outer` is the binding strength around: 0 none, 1 sum, 2 product, 3 operand of a prefix. `left` is how many nodes
     /// the text may still have.
     fn text(&self, node: usize, whole: bool, outer: u8, left: &Cell<usize>) -> String {

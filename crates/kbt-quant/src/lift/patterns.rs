@@ -115,6 +115,29 @@ impl View<'_> {
         self.0.expression(i, false)
     }
 
+    /// As a term, before a sign or on the left of one.
+    fn term(&self, i: usize) -> String {
+        self.0.operand(i, 1)
+    }
+
+    /// As the left operand of a product, or the right one of a sum.
+    fn factor(&self, i: usize) -> String {
+        self.0.operand(i, 2)
+    }
+
+    /// As the right operand of a product or quotient, or behind a sign.
+    fn tight(&self, i: usize) -> String {
+        self.0.operand(i, 3)
+    }
+
+    /// A product with something that stands alone; 1 says nothing in one.
+    fn times(&self, i: usize, other: &str) -> String {
+        match self.op(i) {
+            Op::Num(bits) if f64::from_bits(bits) == 1.0 => other.to_owned(),
+            _ => format!("{} * {other}", self.factor(i)),
+        }
+    }
+
     fn rarer(&self, i: usize, than: usize) -> bool {
         self.0.shapes[i] < self.0.shapes[than]
     }
@@ -154,7 +177,7 @@ fn at(program: &Program, i: usize) -> Vec<Match> {
             let (x, d) = (v.text(a), v.text(b));
             if v.exponential(a) && v.rarer(b, a) && v.0.shapes[b] > Shape::Const {
                 let from = if v.of_exponential(b) { ", an exponential itself" } else { "" };
-                let inner = if v.op(a) == Op::Exp2 { v.text(v.arg(a, 0)) } else { format!("log2({x})") };
+                let inner = if v.op(a) == Op::Exp2 { v.term(v.arg(a, 0)) } else { format!("log2({x})") };
                 add(
                     Pattern::DivisionByExp2,
                     format!("exp2({inner} - log2({d})){from}"),
@@ -164,7 +187,7 @@ fn at(program: &Program, i: usize) -> Vec<Match> {
                 let t = v.text(v.arg(b, 0));
                 add(
                     Pattern::DivisionByExp2,
-                    format!("{x} * exp2(-{t})"),
+                    v.times(a, &format!("exp2(-{})", v.tight(v.arg(b, 0)))),
                     format!("exp2({t}) is neither 0 nor infinite"),
                 );
             }
@@ -172,14 +195,14 @@ fn at(program: &Program, i: usize) -> Vec<Match> {
                 let t = v.text(v.arg(b, 0));
                 add(
                     Pattern::DivisionByRoot,
-                    format!("{x} * rsqrt({t})"),
+                    v.times(a, &format!("rsqrt({t})")),
                     format!("{t} is positive and finite"),
                 );
             }
             if v.rarer(b, a) && v.0.shapes[b] > Shape::Const {
                 add(
                     Pattern::SharedDivisor,
-                    format!("{x} * rcp({d}), one reciprocal for all that share {d}"),
+                    format!("{}, one reciprocal for all that share {d}", v.times(a, &format!("rcp({d})"))),
                     format!("{d} lies in [2^-126, 2^126]"),
                 );
             }
@@ -187,7 +210,7 @@ fn at(program: &Program, i: usize) -> Vec<Match> {
         (Op::Mul, &[a, b]) => {
             for (e, k) in [(a, b), (b, a)] {
                 if v.op(e) == Op::Exp2 && v.rarer(k, e) {
-                    let (t, k) = (v.text(v.arg(e, 0)), v.text(k));
+                    let (t, k) = (v.term(v.arg(e, 0)), v.text(k));
                     add(
                         Pattern::FoldedFactor,
                         format!("exp2({t} + log2({k}))"),
@@ -229,15 +252,21 @@ fn factor_inside(v: &View<'_>, outer: usize, t: usize) -> Option<(String, String
             format!("{text} and {factor} are positive and finite"),
         )),
         (_, Op::Add, &[p, q]) => Some((
-            format!("{name}(fma({}, {factor}, {} * {factor}))", v.text(p), v.text(q)),
+            format!("{name}(fma({}, {factor}, {} * {}))", v.text(p), v.factor(q), v.tight(k)),
             format!("{} and {factor} are finite", v.text(q)),
         )),
         (_, Op::Mul, &[p, q]) if v.rarer(q, p) || v.rarer(p, q) => Some((
-            format!("{name}({} * ({} * {factor}))", v.text(p), v.text(q)),
+            format!("{name}({} * ({} * {}))", v.factor(p), v.factor(q), v.tight(k)),
             "neither product overflows".to_owned(),
         )),
         (_, Op::Fma, &[p, q, r]) if v.rarer(q, p) && v.rarer(r, p) => Some((
-            format!("{name}(fma({}, {q} * {factor}, {} * {factor}))", v.text(p), v.text(r), q = v.text(q)),
+            format!(
+                "{name}(fma({}, {} * {k}, {} * {k}))",
+                v.text(p),
+                v.factor(q),
+                v.factor(r),
+                k = v.tight(k)
+            ),
             format!("{} and {factor} are finite", v.text(r)),
         )),
         _ => None,
@@ -260,13 +289,13 @@ fn monotone(v: &View<'_>, max: &str, x: usize) -> Option<(String, String)> {
             "nothing: tanh keeps the order of all its operands".to_owned(),
         )),
         (Op::Add, &[a, b]) if rarer(b, a) => {
-            Some((format!("{max}({}) + {}", v.text(a), v.text(b)), format!("{} is finite", v.text(b))))
+            Some((format!("{max}({}) + {}", v.text(a), v.factor(b)), format!("{} is finite", v.text(b))))
         }
         (Op::Mul, &[a, b]) if rarer(b, a) => {
-            Some((format!("{max}({}) * {}", v.text(a), v.text(b)), format!("{} is positive", v.text(b))))
+            Some((format!("{max}({}) * {}", v.text(a), v.tight(b)), format!("{} is positive", v.text(b))))
         }
         (Op::Div, &[a, b]) if rarer(b, a) => {
-            Some((format!("{max}({}) / {}", v.text(a), v.text(b)), format!("{} is positive", v.text(b))))
+            Some((format!("{max}({}) / {}", v.text(a), v.tight(b)), format!("{} is positive", v.text(b))))
         }
         (Op::Fma, &[a, b, c]) if rarer(b, a) && rarer(c, a) => Some((
             format!("fma({max}({}), {}, {})", v.text(a), v.text(b), v.text(c)),
@@ -305,7 +334,21 @@ mod tests {
         check("out y = group_max(sqrt(s))", &[(MonotoneReduction, "sqrt(group_max(s))")]);
         check("out y = group_max(tanh(s))", &[(MonotoneReduction, "tanh(group_max(s))")]);
         check("out y = exp2(s) * c", &[(FoldedFactor, "exp2(s + log2(c))")]);
-        check("out y = exp2((s - m) * c)", &[(FoldedFactor, "exp2(fma(s, c, -m * c))")]);
+        check("out y = exp2((s - m) * c)", &[(FoldedFactor, "exp2(fma(s, c, (-m) * c))")]);
+        check(
+            "out y = (s - m) / group_sum(s)",
+            &[(SharedDivisor, "(s - m) * rcp(group_sum(s)), one reciprocal for all that share group_sum(s)")],
+        );
+        check("out y = (s - m) / exp2(s + m)", &[(DivisionByExp2, "(s - m) * exp2(-(s + m))")]);
+        check("out y = 1 / sqrt(s + 1)", &[(DivisionByRoot, "rsqrt(s + 1)")]);
+        check("out y = exp2((s * m) * (c + 1))", &[(FoldedFactor, "exp2(s * (m * (c + 1)))")]);
+        check(
+            "out y = group_max(s / (m + 1))",
+            &[
+                (SharedDivisor, "s * rcp(m + 1), one reciprocal for all that share m + 1"),
+                (MonotoneReduction, "group_max(s) / (m + 1)"),
+            ],
+        );
         check("out y = log2(s * c)", &[(FoldedFactor, "log2(s) + log2(c)")]);
         check("out y = exp2(fma(s, c, m))", &[]);
         check("out y = group_max(exp2(s))", &[(MonotoneReduction, "exp2(group_max(s))")]);
