@@ -86,7 +86,7 @@ fn is_taken(m: &Match, given: &Program, candidate: &Candidate) -> bool {
         (Pattern::DivisionByExp2, _) => {
             op == Op::Exp2 || (given.nodes[own.args[1]].op == Op::Exp2 && product_with(Op::Exp2))
         }
-        (Pattern::DivisionByRoot, _) => product_with(Op::Rsqrt),
+        (Pattern::DivisionByRoot, _) => op == Op::Rsqrt || product_with(Op::Rsqrt),
         (Pattern::SharedDivisor, _) => op == Op::Mul,
         (Pattern::MonotoneReduction, _) => !matches!(op, Op::GroupMax | Op::RowMax),
         (Pattern::FoldedFactor, Op::Mul | Op::Log2) => op != own.op,
