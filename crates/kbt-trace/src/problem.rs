@@ -71,6 +71,8 @@ kinds! {
     StepGuessed, "the recorder names no step; the role's most frequent wait or event was taken";
     /// The timer's step was not told.
     StepAssumed, "stamps so regular do not tell the timer's step; it was taken as the timer's usual one";
+    /// A clock given against the file's.
+    ClockGiven, "the SM clock given was taken in place of the one that the file states";
     /// A range of several warps.
     OtherWarps, "a range of more than one warp; it is shown on the first of them";
     /// Several launches in one file.

@@ -28,7 +28,14 @@ pub(super) fn place(ring: &b::kbt_trace_ring, lane: &mut Lane) -> Option<String>
     };
     if let Some(base) = base {
         lane.events.iter_mut().for_each(|event| event.at += base);
-        return None;
+        // Where no record was overwritten the first one follows on open(): whole wraps lie in a pause further on.
+        let wraps = (base - open) >> 32;
+        return (wraps > 0 && ring.total <= ring.kept).then(|| {
+            format!(
+                "{}, {wraps} x 2^32 ticks more than the records tell, in a pause that may lie anywhere",
+                stamps()
+            )
+        });
     }
     // The order is kept whatever the stamps are.
     let start = open.checked_add_signed(i64::from(first as u32 as i32)).unwrap_or(0);

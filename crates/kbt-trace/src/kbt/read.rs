@@ -73,6 +73,13 @@ impl<R: Read> KbtSource<R> {
 
     /// Takes another SM clock than the file's.
     pub fn set_clock(&mut self, mhz: Option<f64>) {
+        if let (Some(given), Some(stated)) = (mhz, self.info.clock.sm_mhz())
+            && given != stated
+        {
+            self.problems.add(ProblemKind::ClockGiven, None, 1, || {
+                format!("{given} MHz given, {stated} MHz in the file")
+            });
+        }
         if mhz.is_some() {
             self.info.clock = Clock::Cycles { sm_mhz: mhz };
         }

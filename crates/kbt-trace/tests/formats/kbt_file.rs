@@ -278,3 +278,32 @@ fn options_that_a_trace_of_kbts_own_has_no_use_for_are_refused() {
     let tensor = ReadOptions { tensor: Some("x".into()), ..ReadOptions::default() };
     assert!(error(&bytes, &tensor).contains("--tensor: given"));
 }
+
+#[test]
+fn a_clock_given_against_the_files_is_said() {
+    let bytes = file(&info(Level::Coarse), 1024, &pipeline(0, 30, 0));
+    let read = |mhz| {
+        let options = ReadOptions { clock_mhz: Some(mhz), ..ReadOptions::default() };
+        analysed(&bytes, &options, AnalyseOptions::default()).unwrap()
+    };
+    let other = read(1500.0);
+    assert_eq!(other.trace.sm_clock_mhz, Some(1500.0));
+    let note = other.problems.iter().find(|p| p.kind == ProblemKind::ClockGiven).unwrap();
+    assert!(note.says.contains("1500 MHz given, 2000 MHz in the file"), "{note}");
+    assert_eq!(problem(&read(2000.0), ProblemKind::ClockGiven), 0);
+}
+
+#[test]
+fn a_pause_of_whole_wraps_is_no_prologue() {
+    let mut rings = pipeline(0, 30, 0);
+    rings[0].header.close_clock += 5 << 32;
+    let outcome = outcome(&file(&info(Level::Coarse), 1024, &rings));
+    let softmax = outcome.role("Softmax").unwrap();
+    assert_eq!((softmax.prologue_cycles, softmax.tail_cycles), (None, None));
+    let damage = outcome.problems.iter().find(|p| p.kind == ProblemKind::Inconsistent).unwrap();
+    assert!(damage.says.contains("5 x 2^32 ticks more than the records tell"), "{damage}");
+    // Of a ring that was overwritten the oldest record kept may lie any number of wraps after open().
+    rings[0].header.total += 100_000;
+    let outcome = common::outcome(&file(&info(Level::Coarse), 1024, &rings));
+    assert!(outcome.problems.iter().all(|p| !p.says.contains("2^32 ticks more")), "{:?}", outcome.problems);
+}
