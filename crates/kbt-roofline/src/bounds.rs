@@ -2,7 +2,7 @@
 //! contradiction to report; nothing is clamped.
 
 use crate::ceilings::{Ceilings, RoofKind};
-use crate::facts::FactSheet;
+use crate::facts::{FactSheet, TimingMethod};
 use crate::metrics;
 use crate::outcome::{Bound, Resource};
 use crate::published::arch_figures;
@@ -228,7 +228,9 @@ fn arithmetic(a: &mut Accounts, work: &Work, ceilings: &Ceilings) {
 /// Terms that are no throughput: launch, waves, communication, transfers, chains.
 fn terms(a: &mut Accounts, sheet: &FactSheet, ceilings: &Ceilings) {
     let timing = sheet.timing.clone().unwrap_or_default();
-    if let Some(latency) = ceilings.roof(RoofKind::LaunchLatency).cloned() {
+    // That latency is of a launch by the host between two events: a graph's kernels start without it.
+    let replayed = timing.method == Some(TimingMethod::CudaGraph);
+    if let Some(latency) = ceilings.roof(RoofKind::LaunchLatency).cloned().filter(|_| !replayed) {
         let kernels = timing.kernels.unwrap_or(1.0);
         let count = if timing.kernels.is_some() {
             sheet.figure("timing.kernels", "kernels a call", kernels, Unit::Count)

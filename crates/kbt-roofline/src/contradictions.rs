@@ -1,6 +1,8 @@
 //! Figures that cannot be: a time below a bound, a share of more than a whole. They are reported, never clamped; what is
 //! within the reach of a measured ceiling's own kernel, or of counters of different passes, need not be settled first.
 
+mod device;
+
 use crate::bounds::Accounts;
 use crate::ceilings::{Ceilings, RoofKind};
 use crate::facts::FactSheet;
@@ -38,6 +40,8 @@ pub(crate) fn contradictions(
         .chain(more_than_a_whole(sheet))
         .chain(uncounted(a, signals))
         .chain(parts_of_the_time(a, sheet, agree))
+        .chain(outside_the_time(sheet))
+        .chain(device::of(sheet, ceilings))
         .collect()
 }
 
@@ -56,6 +60,24 @@ fn uncounted(a: &Accounts, signals: &Signals) -> Option<Contradiction> {
             "redundant traffic: count it (ncu --metrics dram__bytes.sum)".to_owned(),
             "the profiled launch is another than the timed one: compare gpu__time_duration.sum with the time"
                 .to_owned(),
+        ],
+        settle_first: true,
+    })
+}
+
+/// Communication with a time of its own that is said not to be inside the call's.
+fn outside_the_time(sheet: &FactSheet) -> Option<Contradiction> {
+    let timing = sheet.timing.as_ref()?;
+    let us =
+        timing.communication_us.filter(|us| *us > 0.0 && timing.communication_included == Some(false))?;
+    Some(Contradiction {
+        what: format!(
+            "{us:.1} us of the time are communication (timing.communication_us), and none is inside it (communication_included: false)"
+        ),
+        figure: sheet.figure("timing.communication_us", "communication", us, Unit::Microseconds),
+        causes: vec![
+            "communication is inside the time: communication_included is true".to_owned(),
+            "it was timed beside the call: leave communication_us out".to_owned(),
         ],
         settle_first: true,
     })

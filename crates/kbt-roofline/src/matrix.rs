@@ -218,7 +218,7 @@ fn judge(candidate: &CandidateSpec, case: &Case<'_>, checks: &[Check]) -> (Candi
         candidate: candidate.id.to_owned(),
         class: candidate.class,
         title: candidate.title.to_owned(),
-        fix: candidate.fix.to_owned(),
+        fix: stated::fix(candidate, case),
         standing,
         share,
         counter_evidence_looked_for: !(against.is_empty() && looked_for.is_empty()),
@@ -242,10 +242,37 @@ fn together(group: &[Condition], signals: &Signals) -> Statement {
 /// Reads results against the predictions made without them.
 pub(crate) fn read_results(
     results: &[(ExperimentResult, String)],
+    proposed: &[String],
     time: &Figure,
     case: &Case<'_>,
 ) -> Result<Vec<ResultRow>, SheetError> {
-    results.iter().map(|(result, origin)| read_result(result, origin, time, case)).collect()
+    let mut rows: Vec<ResultRow> = Vec::new();
+    for (at, (result, origin)) in results.iter().enumerate() {
+        let mut row = read_result(result, origin, time, case)?;
+        // An experiment is confirmed or contradicted, and what follows from either is the opposite of the other.
+        let decided = |r: Reading| matches!(r, Reading::Confirmed | Reading::Contradicted);
+        let other = rows.iter().position(|r| {
+            r.experiment == row.experiment
+                && r.reading != row.reading
+                && decided(r.reading)
+                && decided(row.reading)
+        });
+        if let Some(before) = other.filter(|before| *before < at) {
+            return Err(SheetError::new(
+                origin,
+                None,
+                format!(
+                    "this result of `{}` is {}, and that in {} is {}; measure again, and give the one that holds",
+                    row.experiment, row.reading, results[before].1, rows[before].reading
+                ),
+            ));
+        }
+        if !proposed.contains(&row.experiment) {
+            row.finding.push_str("; this experiment was not proposed for this sheet");
+        }
+        rows.push(row);
+    }
+    Ok(rows)
 }
 
 fn read_result(

@@ -107,7 +107,13 @@ pub(crate) fn credibility(outcome: &TriageOutcome, case: &Case<'_>) -> Vec<Order
     }
     if t.median_us.is_some_and(|us| us / t.kernels.unwrap_or(1.0) < SHORT_US) {
         p0(
-            "time many calls in one graph replay and divide".to_owned(),
+            match t.method {
+                Some(TimingMethod::CudaGraph) => {
+                    "put many calls into the replayed graph and divide, unless the time is that already"
+                }
+                _ => "time many calls in one graph replay and divide",
+            }
+            .to_owned(),
             format!(
                 "a kernel under {SHORT_US} us is of the order of its own launch: roofline has little to say of it"
             ),

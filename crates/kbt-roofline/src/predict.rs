@@ -6,6 +6,7 @@ use crate::candidates::{CandidateSpec, Saving};
 use crate::ceilings::is_firm;
 use crate::outcome::{Bound, Resource};
 use crate::signals::{Signal as S, Signals};
+use crate::stated;
 use crate::triage::Case;
 use crate::work::bytes;
 use kbt_evidence::{Figure, Provenance, Unit};
@@ -91,6 +92,9 @@ fn factor(candidate: &CandidateSpec, parts: u32, case: &Case<'_>) -> String {
     let power = "raise the power limit by a tenth, or feed operands that toggle fewer bits (zeros: wrong results, right timing): the power limit holds the clock, a higher clock limit would change nothing";
     if matches!(candidate.id, "arithmetic_roof" | "clocks") && power_capped(case.signals) {
         return power.to_owned();
+    }
+    if let Some(other) = stated::factor(candidate, case) {
+        return other.to_owned();
     }
     let tensor = case.work.largest().map_or_else(String::new, |t| format!("{}, {}", t.name, bytes(t.bytes)));
     candidate

@@ -1,5 +1,7 @@
 //! Reading and writing fact sheets: lines in errors, and the provenance of each value.
 
+mod limits;
+
 use crate::facts::{FactSheet, SCHEMA};
 use crate::lines::LineIndex;
 use crate::words::with_nearest;
@@ -182,6 +184,8 @@ impl FactSheet {
             }
         }
         self.check_shape()?;
+        self.check_limits()?;
+        self.check_agreement()?;
         if let Some(d) = &self.device {
             positive("device.sm_count", d.sm_count)?;
             positive("device.sm_clock_mhz", d.sm_clock_mhz)?;
@@ -313,6 +317,20 @@ mod tests {
             ("ceilings:\n- kind: hbm_coyp\n", 2, "did you mean `hbm_copy`?"),
             ("timing:\n  median_us: 4 us\n", 2, "expected a number"),
             ("timing:\n  cache: wram\n", 2, "warm or cold"),
+            ("operator:\n  kind: counts\n  flop: 1\n  hbm_bytes: 8\n  hbm_read_bytes: 9\n", 5, "is 8"),
+            ("operator: {kind: gemm}\ndtypes:\n  inputs: [bf16, bf16, fp16]\n", 3, "the operator 2 inputs"),
+            ("implementation:\n  registers_per_thread: 256\n", 2, "from 1 to 255"),
+            ("implementation:\n  block_threads: 1025\n", 2, "from 1 to 1024"),
+            ("implementation:\n  grid_ctas: 1.5\n", 2, "a whole number of 1 or more"),
+            (
+                "implementation:\n  tensor_instructions: no\n  mma_instruction: wgmma\n",
+                2,
+                "`mma_instruction` is `wgmma`",
+            ),
+            ("implementation:\n  roles:\n  - {name: load, busy_percent: 101}\n", 3, "0 to 100"),
+            ("implementation:\n  roles:\n  - {name: load, busy_percent: -1}\n", 3, "0 to 100"),
+            ("profiler:\n  metrics:\n    a__b.pct: -2\n", 3, "no counter is negative"),
+            ("timing:\n  communication_us: -2\n", 2, "a number of 0 or more"),
             ("implementation:\n  async_copies: perhaps\n", 2, "true, false, yes, no, on or off"),
         ] {
             let error = FactSheet::from_yaml(text, "f.yaml").unwrap_err();

@@ -2,7 +2,8 @@
 //! communication. Such a candidate is not offered against the facts.
 
 use crate::bounds;
-use crate::facts::OperatorKind as K;
+use crate::candidates::CandidateSpec;
+use crate::facts::{OperatorKind as K, TimingMethod};
 use crate::signals::Signal as S;
 use crate::triage::Case;
 
@@ -23,6 +24,9 @@ pub(crate) fn against(id: &str, case: &Case<'_>) -> Option<String> {
     let why = match id {
         "communication" if timing.communication_included == Some(false) => {
             "no communication is inside the time, as stated"
+        }
+        "launch_overhead" if replayed(case) && ![S::HostGap, S::SubmissionShare].iter().any(|s| read(*s)) => {
+            "the time is of CUDA graph replays, as stated: the host submits no kernel of it by itself"
         }
         "launch_overhead"
             if timing.kernels == Some(1.0)
@@ -48,4 +52,24 @@ pub(crate) fn against(id: &str, case: &Case<'_>) -> Option<String> {
         _ => return None,
     };
     Some(why.to_owned())
+}
+
+/// Whether the call is replayed from a CUDA graph already.
+fn replayed(case: &Case<'_>) -> bool {
+    case.sheet.timing.as_ref().is_some_and(|t| t.method == Some(TimingMethod::CudaGraph))
+}
+
+/// The fix of a candidate, less what the sheet says was done.
+pub(crate) fn fix(candidate: &CandidateSpec, case: &Case<'_>) -> String {
+    if candidate.id == "launch_overhead" && replayed(case) {
+        return "fuse the chain, or batch the calls: it is replayed from a CUDA graph already".to_owned();
+    }
+    candidate.fix.to_owned()
+}
+
+/// The factor of an experiment where the sheet says that the usual one was changed already.
+pub(crate) fn factor(candidate: &CandidateSpec, case: &Case<'_>) -> Option<&'static str> {
+    (candidate.id == "launch_overhead" && replayed(case)).then_some(
+        "replay a graph of ten calls, and divide by ten: the call is replayed from a CUDA graph already",
+    )
 }

@@ -134,8 +134,14 @@ pub fn triage(
         .map(|r| (r.clone(), sheet.origin.clone()))
         .chain(results.iter().cloned())
         .collect();
-    outcome.results = matrix::read_results(&all, &time, &case)?;
     let by_intensity = outcome.initial.as_ref().filter(|_| cross_device);
+    let proposed: Vec<String> = if all.is_empty() {
+        Vec::new()
+    } else {
+        let before = matrix::build(&case, &outcome.checks, &[], by_intensity);
+        experiments::design(&before, &[], &time, &case).into_iter().map(|e| e.id).collect()
+    };
+    outcome.results = matrix::read_results(&all, &proposed, &time, &case)?;
     outcome.evidence = matrix::build(&case, &outcome.checks, &outcome.results, by_intensity);
     // Below a bound that nothing explains, or on a percentage alone, no change can be predicted.
     let first = outcome.contradictions.iter().any(|c| c.settle_first);

@@ -1,0 +1,98 @@
+//! Facts of one sheet that exclude each other are reported, and results of one experiment that do are refused.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on may stop")]
+
+use kbt_roofline::outcome::{Priority, Reading};
+use kbt_roofline::{Ceilings, ExperimentResult, FactSheet, SheetError, TriageOutcome, part, triage};
+
+fn gemm(us: f64, timing: &str, rest: &str, results: &[&str]) -> Result<TriageOutcome, SheetError> {
+    let text = format!(
+        "operator: {{kind: gemm}}\nshape: {{m: 4096, n: 4096, k: 4096}}\ndtypes: {{inputs: [bf16], output: bf16}}\n\
+         dataflow: {{reuse: x}}\ntiming: {{median_us: {us}, method: cuda_graph{timing}}}\n{rest}\n"
+    );
+    let sheet = FactSheet::from_yaml(&text, "f.yaml").unwrap();
+    let results: Vec<_> = results
+        .iter()
+        .enumerate()
+        .map(|(n, r)| (ExperimentResult::from_yaml(r, "r.yaml").unwrap(), format!("r{n}.yaml")))
+        .collect();
+    triage(&sheet, Some(&Ceilings::published(part("H200").unwrap())), &results)
+}
+
+fn found(timing: &str, device: &str) -> Vec<String> {
+    let outcome = gemm(230.0, timing, &format!("device: {{name: NVIDIA H200{device}}}"), &[]).unwrap();
+    let told: Vec<String> = outcome.contradictions.iter().map(|c| c.what.clone()).collect();
+    for what in &told {
+        assert!(
+            outcome.order.iter().any(|s| s.priority == Priority::P0 && s.action.contains(what)),
+            "{what}"
+        );
+    }
+    told
+}
+
+#[test]
+fn communication_that_is_and_is_not_inside_the_time_is_reported() {
+    let told = found(", communication_us: 100, communication_included: false", "");
+    assert!(matches!(told.as_slice(), [one] if one.contains("communication_included: false")), "{told:?}");
+    assert!(found(", communication_us: 100, communication_included: true", "").is_empty());
+    assert!(found(", communication_us: 0, communication_included: false", "").is_empty());
+}
+
+#[test]
+fn a_device_that_is_not_the_one_named_is_reported() {
+    for (device, word) in [
+        (", sm_count: 148", "states 148 SMs"),
+        (", compile_target: sm_100a", "built for sm_100a"),
+        (", compile_target: sm_80", "built for sm_80"),
+        // 60 % of the ceiling at 55 % of its clock.
+        (", sm_clock_mhz: 1000", "at 1000 MHz"),
+    ] {
+        let told = found("", device);
+        assert!(matches!(told.as_slice(), [one] if one.contains(word)), "{device}: {told:?}");
+    }
+    for device in
+        ["", ", sm_count: 132", ", compile_target: sm_90a", ", compile_target: sm_90", ", sm_clock_mhz: 1700"]
+    {
+        assert_eq!(found("", device), Vec::<String>::new(), "{device}");
+    }
+}
+
+#[test]
+fn results_of_one_experiment_that_disagree_are_refused_and_one_nobody_proposed_says_so() {
+    let busy = "implementation: {pipeline_stages: 1, async_copies: false, tensor_instructions: true}";
+    let proposed = gemm(600.0, "", busy, &[]).unwrap().experiments;
+    assert!(proposed.iter().any(|e| e.id == "no_overlap"), "{proposed:?}");
+    assert!(proposed.iter().all(|e| e.id != "communication"));
+    let better = "{experiment: no_overlap, observed_us: 300, baseline_us: 600}";
+    let worse = "{experiment: no_overlap, observed_us: 601, baseline_us: 600}";
+    let error = gemm(600.0, "", busy, &[better, worse]).unwrap_err().to_string();
+    assert!(error.starts_with("r1.yaml: ") && error.contains("in r0.yaml is"), "{error}");
+    let twice = gemm(600.0, "", busy, &[better, better]).unwrap();
+    assert!(twice.results.iter().all(|r| r.reading == Reading::Confirmed && !r.finding.contains("proposed")));
+    let never =
+        gemm(600.0, "", busy, &["{experiment: communication, observed_us: 590, baseline_us: 600}"]).unwrap();
+    assert!(
+        never.results[0].finding.ends_with("not proposed for this sheet"),
+        "{}",
+        never.results[0].finding
+    );
+}
+
+#[test]
+fn a_call_that_is_replayed_from_a_graph_is_not_told_to_be() {
+    let sheet = |method: &str| {
+        let text = format!(
+            "operator: {{kind: elementwise, flop_per_element: 1}}\nshape: {{elements: 2500000}}\n\
+             dtypes: {{inputs: [fp32], output: fp32}}\ndataflow: {{reuse: none}}\n\
+             timing: {{median_us: 12, method: {method}, kernels: 4, kernel_us: 6}}\n\
+             ceilings: [{{kind: launch_latency, seconds: 4.9e-6, provenance: {{kind: given, by: x}}}}]\n"
+        );
+        let sheet = FactSheet::from_yaml(&text, "f.yaml").unwrap();
+        triage(&sheet, Some(&Ceilings::published(part("H200").unwrap())), &[]).unwrap()
+    };
+    let (events, graph) = (sheet("cuda_events"), sheet("cuda_graph"));
+    let advised = "replay the same kernels from a CUDA graph";
+    let launch = |o: &TriageOutcome| o.bounds.iter().any(|b| b.name == "launch");
+    assert!(events.experiments.iter().any(|e| e.factor == advised) && launch(&events));
+    assert!(!graph.render_markdown().contains(advised) && !launch(&graph));
+}
