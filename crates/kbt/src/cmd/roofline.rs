@@ -7,7 +7,9 @@ mod plot;
 use crate::output::{Failure, Outcome, emit, read_input};
 use kbt_device::{DeviceChoice, DeviceProfile, embedded_profile, embedded_profiles};
 use kbt_roofline::outcome::Status;
-use kbt_roofline::{Ceilings, ExperimentResult, FactSheet, import, model_part, nearest, part, parts, triage};
+use kbt_roofline::{
+    Ceilings, ExperimentResult, FactSheet, Part, also_meant, import, model_part, nearest, part, parts, triage,
+};
 use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
@@ -153,6 +155,7 @@ fn run_triage(facts: &Path, device: &str, results: &[PathBuf], run: Option<&Path
 /// The ceilings that `--device` names; none where `auto` finds neither a recording nor the sheet's own part.
 fn ceilings(device: &str, sheet: &FactSheet) -> Result<Option<Ceilings>, Failure> {
     if let Some(part) = part(device) {
+        tell_taken(device, part);
         return Ok(Some(Ceilings::published(part)));
     }
     if let Some(profile) = ceilings_profile(device)? {
@@ -166,8 +169,16 @@ fn ceilings(device: &str, sheet: &FactSheet) -> Result<Option<Ceilings>, Failure
         }
         _ => {
             let named = sheet.device.as_ref().and_then(|d| d.name.as_deref());
-            Ok(named.and_then(part).map(Ceilings::published))
+            Ok(named.and_then(|n| part(n).inspect(|p| tell_taken(n, p))).map(Ceilings::published))
         }
+    }
+}
+
+/// Says which part a name was taken for, where it could mean another.
+fn tell_taken(name: &str, taken: &Part) {
+    let others = also_meant(name);
+    if !others.is_empty() {
+        crate::output::tell!("kbt: {name} is taken as {}; there is also {}", taken.name, others.join(", "));
     }
 }
 
@@ -220,6 +231,9 @@ fn run_import(
     let import = import(&read_input(csv)?, &name(csv), kernel)?;
     for problem in &import.problems {
         crate::output::tell!("kbt: {}: {problem}", name(csv));
+    }
+    for other in &import.left_out {
+        crate::output::tell!("kbt: {}: left out, of another size than the launches read: {other}", name(csv));
     }
     if !import.others.is_empty() {
         crate::output::tell!(

@@ -204,6 +204,9 @@ fn profile(
             for problem in found.problems.iter().filter(asked) {
                 crate::output::tell!("kbt: ncu: {problem}");
             }
+            for other in &found.left_out {
+                crate::output::tell!("kbt: ncu: left out, of another size than the launches read: {other}");
+            }
             return Ok(Some((found, format!("ncu {} {CONDITIONS}", tools.version(Tool::Ncu)?))));
         }
         let complaint = String::from_utf8_lossy(&table).into_owned();
