@@ -32,11 +32,13 @@ pub(crate) fn diagnosed(outcome: &TriageOutcome, case: &Case<'_>) -> Outputs {
 /// All five, where only the timing is missing.
 pub(crate) fn initial(outcome: &TriageOutcome, case: &Case<'_>) -> Outputs {
     let call = outcome.call.map_or("unknown", Call::as_str);
-    let margin = outcome.margin.as_ref().map_or(0.0, |m| m.value);
+    let margin = outcome.margin.as_ref().map_or_else(
+        || outcome.margin_reason.clone().unwrap_or_default(),
+        |m| format!("{:.1} x from the ridge of {}", m.value, case.ceilings.device),
+    );
     Outputs {
         conclusion: format!(
-            "initial call, by arithmetic intensity alone: {call}, {margin:.1} x from the ridge of {}. No time is given, so no bottleneck is asserted.",
-            case.ceilings.device
+            "initial call, by arithmetic intensity alone: {call}, {margin}. No time is given, so no bottleneck is asserted."
         ),
         evidence: evidence(outcome, case),
         artifact: artifact(outcome, case),

@@ -114,7 +114,9 @@ impl TriageOutcome {
             let first = if index == 0 { "suspects  " } else { "          " };
             text_candidate(out, &format!("{first}{}. ", index + 1), row);
         }
-        let unlikely = self.evidence.iter().filter(|r| r.standing == Standing::Unlikely);
+        // What speaks against a suspect may leave too little of it to be one.
+        let little = |r: &&CandidateRow| r.standing == Standing::Contested && !r.matters();
+        let unlikely = self.evidence.iter().filter(|r| r.standing == Standing::Unlikely || little(r));
         for (index, row) in unlikely.take(shown - suspects.len()).enumerate() {
             text_candidate(out, if index == 0 { "unlikely  -  " } else { "          -  " }, row);
         }

@@ -20,6 +20,10 @@ pub(crate) const NEAR_RIDGE: f64 = 1.5;
 /// Below this share of its roof a side does not explain the time (Nsight Compute's SOLBottleneck rule).
 pub(crate) const EXPLAINS: f64 = 0.6;
 
+/// Why an initial call has no margin.
+const NO_OPERATIONS: &str =
+    "the operator computes nothing: its intensity is 0, which is no number of times below the ridge";
+
 /// Everything between the facts and the outcome, for the parts that write it up.
 pub(crate) struct Case<'a> {
     pub(crate) sheet: &'a FactSheet,
@@ -102,7 +106,8 @@ pub fn triage(
         cross_device,
     };
     outcome.call = Some(initial.call);
-    outcome.margin = Some(initial.margin.clone());
+    outcome.margin.clone_from(&initial.margin);
+    outcome.margin_reason = outcome.margin.is_none().then(|| NO_OPERATIONS.to_owned());
     outcome.initial = Some(initial);
     outcome.bounds.clone_from(&accounts.bounds);
     outcome.plot = Some(picture::of(&case));
@@ -119,7 +124,7 @@ pub fn triage(
             outcome.outputs = Some(outputs::initial(&outcome, &case));
         } else {
             outcome.call = None;
-            outcome.margin = None;
+            (outcome.margin, outcome.margin_reason) = (None, None);
         }
         return Ok(outcome);
     }
@@ -195,6 +200,7 @@ fn empty(sheet: &FactSheet, ceilings: Option<&Ceilings>) -> TriageOutcome {
         status: Status::Refused,
         call: None,
         margin: None,
+        margin_reason: None,
         order_of_magnitude: false,
         device: ceilings.map(|c| c.device.clone()),
         sheet_device: None,
@@ -260,11 +266,13 @@ fn initial(work: &Work, accounts: &Accounts) -> Option<InitialCall> {
     let (call, name, margin) = if ratio > NEAR_RIDGE {
         (Call::ComputeBound, "intensity over ridge", ratio)
     } else if ratio < 1.0 / NEAR_RIDGE {
-        (Call::MemoryBound, "ridge over intensity", 1.0 / ratio.max(1e-9))
+        (Call::MemoryBound, "ridge over intensity", 1.0 / ratio)
     } else {
         (Call::NearRidge, "intensity over ridge", ratio)
     };
-    let margin = Figure::computed(name, margin, Unit::Ratio, name, &[&intensity, &ridge]);
+    // No operation lies no number of times below the ridge.
+    let margin =
+        margin.is_finite().then(|| Figure::computed(name, margin, Unit::Ratio, name, &[&intensity, &ridge]));
     Some(InitialCall {
         call,
         intensity,
@@ -297,26 +305,40 @@ fn diagnose(outcome: &mut TriageOutcome, case: &Case<'_>) {
         Call::MemoryBound | Call::ComputeBound if memory_holds => Call::MemoryBound,
         _ => Call::Neither,
     };
-    if call == Call::Neither {
-        let known: Vec<&Figure> = hbm.iter().chain(compute.iter()).collect();
-        let nearest = known.iter().map(|f| f.value).fold(0.0, f64::max).max(1e-9);
-        outcome.margin = Some(Figure::computed(
-            "time over the nearest roof",
-            1.0 / nearest,
-            Unit::Ratio,
-            "1 over the larger of the two roofs' shares",
-            &known,
-        ));
-    } else if call != initial.call {
-        let known: Vec<&Figure> = hbm.iter().chain(compute.iter()).collect();
-        let ratio = value(&hbm) / value(&compute).max(1e-9);
-        outcome.margin = Some(Figure::computed(
-            "HBM share over arithmetic share",
-            ratio,
-            Unit::Ratio,
-            "shares of the time",
-            &known,
-        ));
-    }
+    let known: Vec<&Figure> = hbm.iter().chain(compute.iter()).collect();
+    // What decides nothing flips nothing.
+    let (hbm, compute) = (if counted { value(&hbm) } else { 0.0 }, value(&compute));
+    // How far each threshold is from flipping the call; the nearest is its margin.
+    let ridge = initial.intensity.value / initial.ridge.value;
+    let (share, by_ridge) = match call {
+        // Below the ridge busy arithmetic does not make a call compute-bound.
+        Call::Neither if initial.call == Call::MemoryBound => (EXPLAINS / hbm, None),
+        Call::Neither => (EXPLAINS / hbm.max(compute), None),
+        Call::NearRidge => (hbm.max(compute) / EXPLAINS, Some(NEAR_RIDGE / ridge.max(1.0 / ridge))),
+        Call::ComputeBound => (compute / EXPLAINS, Some(ridge / NEAR_RIDGE)),
+        Call::MemoryBound if initial.call == call => (hbm / EXPLAINS, Some(1.0 / ridge / NEAR_RIDGE)),
+        Call::MemoryBound => ((hbm / EXPLAINS).min(EXPLAINS / compute), None),
+    };
+    let near_ridge = by_ridge.filter(|r| *r < share);
+    let (value, name, how) = match near_ridge {
+        Some(value) => (
+            value,
+            "intensity's distance from where the call flips",
+            format!("intensity and ridge, against {NEAR_RIDGE} x from each other"),
+        ),
+        None => (
+            share,
+            "busy share's distance from where the call flips",
+            format!(
+                "against the {:.0} % of its roof from which on a side explains the time",
+                EXPLAINS * 100.0
+            ),
+        ),
+    };
+    let inputs: Vec<&Figure> =
+        if near_ridge.is_some() { vec![&initial.intensity, &initial.ridge] } else { known.clone() };
+    outcome.margin_reason =
+        (!value.is_finite()).then(|| "no side that could explain the time is seen to be busy".to_owned());
+    outcome.margin = value.is_finite().then(|| Figure::computed(name, value, Unit::Ratio, &how, &inputs));
     outcome.call = Some(call);
 }

@@ -1,7 +1,7 @@
 //! Facts of one sheet that exclude each other are reported, and results of one experiment that do are refused.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may stop")]
 
-use kbt_roofline::outcome::{Priority, Reading};
+use kbt_roofline::outcome::{Call, Priority, Reading};
 use kbt_roofline::{Ceilings, ExperimentResult, FactSheet, SheetError, TriageOutcome, part, triage};
 
 fn gemm(us: f64, timing: &str, rest: &str, results: &[&str]) -> Result<TriageOutcome, SheetError> {
@@ -95,4 +95,43 @@ fn a_call_that_is_replayed_from_a_graph_is_not_told_to_be() {
     let launch = |o: &TriageOutcome| o.bounds.iter().any(|b| b.name == "launch");
     assert!(events.experiments.iter().any(|e| e.factor == advised) && launch(&events));
     assert!(!graph.render_markdown().contains(advised) && !launch(&graph));
+}
+
+#[test]
+fn the_margin_is_the_distance_from_what_would_flip_the_call() {
+    let margin = |us: f64| {
+        let outcome = gemm(us, "", "", &[]).unwrap();
+        (outcome.call.unwrap(), outcome.margin.unwrap().value)
+    };
+    // 137.4 GFLOP at 989 TFLOP/s take 139 us: 60 % of 231.6 us.
+    let (call, holds) = margin(200.0);
+    assert_eq!(call, Call::ComputeBound);
+    assert!((holds - 231.6 / 200.0).abs() < 0.01, "{holds}");
+    let (call, holds) = margin(400.0);
+    assert_eq!(call, Call::Neither);
+    assert!((holds - 400.0 / 231.6).abs() < 0.01, "{holds}");
+}
+
+#[test]
+fn an_operator_without_operations_has_a_margin_by_its_time_alone() {
+    let of = |timing: &str| {
+        let text = format!(
+            "operator: {{kind: elementwise, flop_per_element: 0}}\nshape: {{elements: 250000000}}\n\
+             dtypes: {{inputs: [fp32], output: fp32}}\ndataflow: {{reuse: none}}\n{timing}\n"
+        );
+        let sheet = FactSheet::from_yaml(&text, "f.yaml").unwrap();
+        triage(&sheet, Some(&Ceilings::published(part("H200").unwrap())), &[]).unwrap()
+    };
+    let initial = of("");
+    let value = serde_json::to_value(&initial).unwrap();
+    assert!(
+        value["margin"].is_null() && value["margin_reason"].as_str().unwrap().contains("computes nothing")
+    );
+    assert!(
+        initial.outputs.as_ref().unwrap().conclusion.contains("memory-bound, the operator computes nothing")
+    );
+    // 2 GB at 4.8 TB/s take 416.7 us.
+    let timed = of("timing: {median_us: 500, method: cuda_graph}");
+    assert!((timed.margin.unwrap().value - 416.7 / 500.0 / 0.6).abs() < 0.01);
+    assert!(timed.margin_reason.is_none());
 }

@@ -46,8 +46,9 @@ pub struct InitialCall {
     pub intensity: Figure,
     /// Where the two roofs meet.
     pub ridge: Figure,
-    /// The distance between the two.
-    pub margin: Figure,
+    /// The distance between the two; none of an operator without operations.
+    #[serde(default)]
+    pub margin: Option<Figure>,
     /// Useful operations in one line.
     pub flop_line: String,
     /// HBM bytes in one line.
@@ -326,8 +327,11 @@ pub struct TriageOutcome {
     pub status: Status,
     /// The diagnosis; with status `initial`, the initial call.
     pub call: Option<Call>,
-    /// By how much the call holds.
+    /// By how much the call holds: the distance from the nearest threshold that would flip it.
     pub margin: Option<Figure>,
+    /// Why there is a call and no margin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub margin_reason: Option<String>,
     /// True where ceilings or time are not measured here: the call is an order of magnitude.
     pub order_of_magnitude: bool,
     /// The device whose ceilings were used.
