@@ -106,7 +106,7 @@ pub fn bound(
     }
 }
 
-/// The rate of an instruction: of its opcode, else of the fastest row with the same base mnemonic and pipe,
+/// The rate of an instruction: of its opcode, else of the fastest row with the same base mnemonic, widths and pipe,
 /// which keeps the bound a lower one. With its lanes a clock and SM.
 #[must_use]
 pub fn rate_of<'p>(profile: &'p DeviceProfile, insn: &Instruction, pipe: Pipe) -> Option<(&'p RateRow, f64)> {
@@ -115,13 +115,22 @@ pub fn rate_of<'p>(profile: &'p DeviceProfile, insn: &Instruction, pipe: Pipe) -
     }
     let usable = |row: &&RateRow| row.lanes_per_clk_sm.is_some_and(|lanes| lanes > 0.0);
     let same_base = |row: &&RateRow| {
-        row.opcode.as_deref().is_some_and(|o| Instruction::new(0, None, o, "").mnemonic() == insn.mnemonic())
+        row.opcode.as_deref().is_some_and(|o| {
+            Instruction::new(0, None, o, "").mnemonic() == insn.mnemonic()
+                && widths(o).eq(widths(insn.opcode()))
+        })
     };
     let row = profile.rate_of_opcode(insn.opcode()).filter(|r| usable(r)).or_else(|| {
         let like = profile.rates.iter().filter(|r| r.pipe == pipe).filter(usable).filter(same_base);
         like.max_by(|a, b| a.lanes_per_clk_sm.unwrap_or(0.0).total_cmp(&b.lanes_per_clk_sm.unwrap_or(0.0)))
     })?;
     Some((row, row.lanes_per_clk_sm?))
+}
+
+/// The widths beyond 32 bits that an opcode names, in its order. A conversion from or to 64 bits is another instruction
+/// than the one of 32, several times slower.
+pub(crate) fn widths(opcode: &str) -> impl Iterator<Item = &str> {
+    opcode.split('.').skip(1).filter(|m| matches!(*m, "64" | "128" | "F64" | "U64" | "S64" | "WIDE"))
 }
 
 /// Whether the profile's rate is that of a warp whose lanes each have an mbarrier of their own. Kernels arrive with one
@@ -166,6 +175,25 @@ mod tests {
         let bound = bound(&analysis, &analysis.whole(), &profile, warps, &listing);
         assert_eq!((bound.busiest.as_str(), bound.lower_bound_cycles), (busiest, cycles), "{bound:?}");
         assert_eq!(bound.stall_cycles, None, "the listing has no hex");
+    }
+
+    #[test]
+    fn a_width_is_neither_dropped_nor_invented() {
+        let mut profile = DeviceProfile::new("test", Arch::SM_90A, Provenance::assumed("a test"));
+        profile.rates = vec![
+            row("F2I.U64.TRUNC", Pipe::Xu, 2.0),
+            row("I2F.F64.U32", Pipe::Xu, 2.0),
+            row("F2F.F64.F32", Pipe::Xu, 2.0),
+        ];
+        let rate = |profile: &DeviceProfile, opcode: &str| {
+            rate_of(profile, &Instruction::new(0, None, opcode, ""), Pipe::Xu).map(|(_, lanes)| lanes)
+        };
+        for opcode in ["F2I.FTZ.U32.TRUNC.NTZ", "I2F.RP", "I2F.U64", "F2F.F16.F32"] {
+            assert_eq!(rate(&profile, opcode), None, "{opcode}");
+        }
+        assert_eq!(rate(&profile, "F2I.FTZ.U64.TRUNC"), Some(2.0));
+        profile.rates.push(row("F2I.TRUNC.NTZ", Pipe::Xu, 16.0));
+        assert_eq!(rate(&profile, "F2I.FTZ.U32.TRUNC.NTZ"), Some(16.0));
     }
 
     #[test]

@@ -119,15 +119,20 @@ pub(super) fn op(
     })
 }
 
-/// The profile's row for an opcode, else one of the same mnemonic on the same pipe.
+/// The profile's row for an opcode, else one of the same mnemonic and widths on the same pipe.
 fn rate<'p>(profile: &'p DeviceProfile, insn: &Instruction, pipe: Pipe) -> Option<&'p RateRow> {
+    use crate::bound::widths;
     if crate::bound::is_rated_by_barrier(insn) {
         return None;
     }
     profile.rate_of_opcode(insn.opcode()).or_else(|| {
         let like = |row: &&RateRow| {
             let base = row.opcode.as_deref().map(|o| o.split('.').next());
-            row.lanes_per_clk_sm.is_some() && row.pipe == pipe && base == Some(Some(insn.mnemonic()))
+            let same_widths = |o: &str| widths(o).eq(widths(insn.opcode()));
+            row.lanes_per_clk_sm.is_some()
+                && row.pipe == pipe
+                && base == Some(Some(insn.mnemonic()))
+                && row.opcode.as_deref().is_some_and(same_widths)
         };
         profile.rates.iter().find(like)
     })
