@@ -3,6 +3,7 @@
 //! More registers do not always mean fewer spills, so the whole curve is worth printing. The compiler is a
 //! trait: this crate runs nothing.
 
+mod launch;
 mod outcome;
 mod plan;
 mod predict;
@@ -164,6 +165,9 @@ pub fn study(
     match outcome.refused.first() {
         Some(first) if outcome.rows.is_empty() => Err(RegsError::Compiler(first.message.clone())),
         _ => {
+            if outcome.plans.is_empty() {
+                outcome.hold_against(&module);
+            }
             outcome.judge();
             Ok(outcome)
         }
@@ -218,6 +222,7 @@ fn rows<'b>(
             stack_bytes: section.local_memory.stack_bytes,
             roles: section.regions.iter().map(role).collect(),
             best: false,
+            unusable: None,
             predicted: profile.and_then(|p| {
                 let plan = plans.iter().find(|plan| plan.function == function.name);
                 predict::predict(function, &analysis, plan, p).ok()
@@ -284,6 +289,30 @@ mod tests {
         assert_eq!(found.not_monotonic, Vec::<String>::new());
         // The least of those that spill least.
         assert_eq!(found.rows.iter().find(|r| r.best).unwrap().setting_registers, [64]);
+    }
+
+    #[test]
+    fn a_cap_that_cannot_launch_as_the_ptx_says_is_never_the_best() {
+        let sweep_of = |threads: &str| {
+            let ptx = PTX.replace(".maxntid 384, 1, 1", threads);
+            sweep(&ptx, Arch::SM_90A, &Sweep::Cap(vec![32, 64, 80, 128, 168]), &Fake).unwrap()
+        };
+        let best = |found: &RegsOutcome| found.rows.iter().find(|r| r.best).map(|r| r.setting_registers[0]);
+        assert_eq!(best(&sweep_of("")), Some(64));
+        assert_eq!(best(&sweep_of(".maxntid 384, 1, 1")), Some(64));
+        assert_eq!(best(&sweep_of(".maxntid 1024, 1, 1")), Some(64));
+        // Above 32 registers two of these do not fit an SM, and below 64 the kernel spills: that is what there is.
+        let found = sweep_of(".reqntid 1024, 1, 1\n.minnctapersm 2");
+        assert_eq!(best(&found), Some(32));
+        let text = found.render_text();
+        assert!(
+            text.contains("not as launched: 1024 threads x 2 CTAs an SM leave 32 registers a thread"),
+            "{text}"
+        );
+        let found =
+            sweep(&PTX.replace("384", "1024"), Arch::SM_90A, &Sweep::Cap(vec![80, 128]), &Fake).unwrap();
+        assert_eq!(best(&found), None);
+        assert!(found.render_text().contains("no setting of k can be launched"), "{}", found.render_text());
     }
 
     #[test]

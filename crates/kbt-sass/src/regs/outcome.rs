@@ -52,6 +52,9 @@ pub struct RegsRow {
     /// The same by role.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<RoleCost>,
+    /// Why it cannot be launched as the kernel's `.maxntid`, `.reqntid` and `.minnctapersm` say; it is never the best then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unusable: Option<String>,
     /// Whether it spills least of its kernel's rows; of several the one that is predicted to be fastest, then the smallest
     /// cap, or the setting nearest to the kernel's own.
     pub best: bool,
@@ -133,7 +136,7 @@ impl RegsOutcome {
                     if smallest { r.setting_registers.clone() } else { vec![n as u32] },
                 )
             };
-            let rows = self.rows.iter().enumerate().filter(|(_, r)| of(r));
+            let rows = self.rows.iter().enumerate().filter(|(_, r)| of(r) && r.unusable.is_none());
             if let Some((best, _)) = rows.min_by_key(|(n, r)| rank(*n, r)) {
                 self.rows[best].best = true;
             }
@@ -180,6 +183,10 @@ impl RegsOutcome {
             let (name, setting) = (&row.function, row.setting());
             out += &format!("best for {name}: {setting} ({}), {spills}\n", self.swept);
         }
+        let kernels: BTreeSet<&str> = self.rows.iter().map(|r| r.function.as_str()).collect();
+        for name in kernels.into_iter().filter(|k| !self.rows.iter().any(|r| r.best && r.function == *k)) {
+            out += &format!("no setting of {name} can be launched as its PTX says ({})\n", self.swept);
+        }
         for plan in &self.plans {
             out += &format!(
                 "{}: setmaxnreg of {} for {} warpgroups ({}); {} registers a thread at launch, {} in all\n",
@@ -214,6 +221,7 @@ impl RegsOutcome {
                 row.stack_bytes,
                 row.function
             );
+            out.extend(row.unusable.iter().map(|why| format!("                  not as launched: {why}\n")));
             out.extend(row.remarks.iter().map(|remark| format!("                  {remark}\n")));
         }
         for refused in &self.refused {
