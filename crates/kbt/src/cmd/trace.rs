@@ -8,7 +8,7 @@ use crate::output::{Failure, Format, Outcome, print};
 use kbt_evidence::{Figure, Provenance, Unit};
 use kbt_trace::diff::{Gate, diff};
 use kbt_trace::outcome::TraceOutcome;
-use kbt_trace::{AnalyseOptions, CleanRun, Input, ReadOptions, Source, TraceError, analyse};
+use kbt_trace::{AnalyseOptions, CleanRun, Input, Level, ReadOptions, Source, TraceError, analyse};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ enum Command {
     #[command(after_help = "Example:\n  kbt trace diff before.kbttrace after.kbttrace --gate period=3\n\n\
         Metrics are means over steps where their name holds no quantile; `kbt trace stats` prints medians.\n\
         Exit code 1 where a gated metric is over its limit, or is in one trace alone; 2 where a gated trace is cut or \
-        damaged.")]
+        damaged, or a role of it did not come to its close(); 3 where a gated trace is of level detail.")]
     Diff {
         /// The first trace.
         a: PathBuf,
@@ -146,6 +146,13 @@ pub(crate) fn run(args: Args) -> Outcome {
                 if let (Some(problem), false) = (damage, gate.is_empty()) {
                     let why = format!("{problem}; accepted for a gate: a whole and undamaged trace");
                     return Err(Failure::input(format!("{}: {why}", file.display())));
+                }
+            }
+            for (file, outcome) in [(&a, &left), (&b, &right)] {
+                if outcome.trace.level == Some(Level::Detail) && !gate.is_empty() {
+                    let why = "recorded at level detail, which changes what the compiler interleaves";
+                    let accepted = "accepted for a gate: a trace of level coarse";
+                    return Err(Failure::Refused(format!("{}: {why}; {accepted}", file.display())));
                 }
             }
             let mut diff = diff(&left, &right);
