@@ -69,7 +69,6 @@ const OTHER: &[(&str, &[&str])] = &[
             "expensive",
             "afford",
             "tco",
-            "how many gpus",
             "buy",
             "cheap",
             "rent",
@@ -77,6 +76,21 @@ const OTHER: &[(&str, &[&str])] = &[
             "$",
             "€",
             "msrp",
+        ],
+    ),
+    (
+        "racks",
+        &[
+            "rack",
+            "nvl72",
+            "chassis",
+            "cooling",
+            "data centre",
+            "data center",
+            "datacenter",
+            "weight",
+            "dimensions",
+            "power supply",
         ],
     ),
     (
@@ -101,23 +115,10 @@ const OTHER: &[(&str, &[&str])] = &[
             "out of memory",
         ],
     ),
-    (
-        "racks",
-        &[
-            "rack",
-            "nvl72",
-            "chassis",
-            "cooling",
-            "data centre",
-            "data center",
-            "datacenter",
-            "weight",
-            "dimensions",
-            "power supply",
-        ],
-    ),
     ("device specifications", &["specs", "specification", "data sheet", "datasheet", "how many sms", "tdp"]),
     ("availability", &["availab", "release date", "ship date", "lead time", "in stock"]),
+    // Of a rack, or of what fits into it, that comes before.
+    ("price", &["how many gpus"]),
 ];
 
 /// Reads the question.
@@ -221,5 +222,23 @@ pub(crate) fn supply(sheet: &FactSheet, fact: Fact, roofs: &[&str]) -> Supply {
             }
         }
         None => Supply { fact, keys: keys.to_owned(), example: example.to_owned() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_about_the_narrowest_topic_that_it_names() {
+        for (question, topic) in [
+            ("How many GPUs fit in an NVL72 rack?", "racks"),
+            ("What does a rack cost?", "price"),
+            ("How many GPUs do I need?", "price"),
+            ("Does a 70B model fit in 141 GB?", "memory capacity"),
+        ] {
+            let sheet = FactSheet { question: Some(question.to_owned()), ..FactSheet::default() };
+            assert_eq!(scope(&sheet), Scope::Other(topic), "{question}");
+        }
     }
 }
