@@ -59,6 +59,9 @@ const IN_F32: f64 = 104.0;
 /// Where exp2 flushes to zero.
 const FLUSHED: f64 = -126.0;
 
+/// An offset that is stated with four digits, as it is printed, is off by half of the last: no overflow.
+const ROUNDED: f64 = 0.5e-4 + 1e-9;
+
 impl Scheme {
     /// The greatest offset that a scheme may have, and the least with its sign turned.
     const MOST_OFFSET: f64 = 100.0;
@@ -150,8 +153,7 @@ impl Scheme {
         let provenance = Provenance::computed("exact arithmetic on the formats", [("scheme", &given)]);
         let limit = self.limit();
         let needed = self.offset_log2 + self.rescale_threshold_log2;
-        // A stated offset is rounded to a few digits: a thousandth of a power of two is no overflow.
-        let fits = needed <= limit.log2() + 1e-3;
+        let fits = needed <= limit.log2() + ROUNDED;
         let greatest = needed.exp2();
         let budget = Budget {
             offset_log2: self.offset_log2,
@@ -339,7 +341,11 @@ impl CheckOutcome {
         let _ = writeln!(
             out,
             "  budget     offset {:.4} + threshold {:.4} of {:.4} powers of two ({:.4} left)",
-            b.offset_log2, b.rescale_threshold_log2, b.limit_log2, b.slack_log2
+            b.offset_log2,
+            b.rescale_threshold_log2,
+            b.limit_log2,
+            // What fits only as rounded leaves nothing.
+            if b.fits { b.slack_log2.max(0.0) } else { b.slack_log2 }
         );
         let c = &self.codes;
         let _ = write!(

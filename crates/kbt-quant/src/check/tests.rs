@@ -161,3 +161,15 @@ fn a_bad_file_names_the_field_and_what_is_accepted() {
         assert!(!error.contains(" at line "), "{error}");
     }
 }
+
+#[test]
+fn what_is_over_its_budget_by_more_than_its_digits_does_not_fit() {
+    let check = |offset: &str| scheme(&format!("element: e4m3\noffset_log2: {offset}\n")).check();
+    // 448 is 2^8.80735.
+    let rounded = check("8.8074");
+    assert!(rounded.budget.fits && rounded.findings.is_empty());
+    assert!(rounded.render_text().contains("(0.0000 left)"), "{}", rounded.render_text());
+    let over = check("8.8081");
+    assert!(!over.budget.fits && over.render_text().contains("DOES NOT FIT"), "{}", over.render_text());
+    assert!(over.render_text().contains("(-0.0007 left)"));
+}
