@@ -58,10 +58,15 @@ impl Replay {
     /// The error bounds for people, empty where every output is a code.
     #[must_use]
     pub fn errors_text(&self) -> String {
+        // A bound that the value itself is within bounds nothing.
+        let bound = |x: f64| if x < 1.0 { format!("{x:.1e}") } else { "no useful bound".to_owned() };
         let one = |(name, e): (&String, &ErrorBound)| {
             format!(
-                "{name} {:.1e}, before {:.1e} (inputs in thousands: {:.1e}, before {:.1e})",
-                e.candidate_ratio, e.baseline_ratio, e.candidate_huge_ratio, e.baseline_huge_ratio
+                "{name} {}, before {} (inputs in thousands: {}, before {})",
+                bound(e.candidate_ratio),
+                bound(e.baseline_ratio),
+                bound(e.candidate_huge_ratio),
+                bound(e.baseline_huge_ratio)
             )
         };
         self.errors.iter().map(one).collect::<Vec<_>>().join("; ")

@@ -114,3 +114,19 @@ fn the_middle_of_two_floats_is_in_their_order() {
     assert_eq!(middle(-1.0, 1.0), 0.0);
     assert!(middle(-3.0, -1.0) < -1.0 && middle(-3.0, -1.0) > -3.0);
 }
+
+#[test]
+fn a_bound_that_bounds_nothing_is_said_to_be_none() {
+    let mut report = Replay::new();
+    let bounds = |x| ErrorBound {
+        baseline_ratio: 1e-6,
+        candidate_ratio: 2e-6,
+        baseline_huge_ratio: x,
+        candidate_huge_ratio: f64::NAN,
+    };
+    report.errors.insert("y".to_owned(), bounds(1.5e113));
+    assert_eq!(
+        report.errors_text(),
+        "y 2.0e-6, before 1.0e-6 (inputs in thousands: no useful bound, before no useful bound)"
+    );
+}
