@@ -42,6 +42,9 @@ const fn scaled(operation: &'static str, instructions: &'static [(&'static str, 
 /// A division by a number, as it is asked for here; no PTX is called so.
 pub(super) const DIV_BY_NUMBER: &str = "div.rn.f32.number";
 
+/// Functions whose operand is scaled where it is, under a predicate, if nothing uses it afterwards.
+pub(super) const IN_PLACE: [&str; 2] = ["ex2.approx.f32", "lg2.approx.f32"];
+
 /// The path that is usually taken; what only special operands reach is left out.
 const ROWS: &[Row] = &[
     Row {

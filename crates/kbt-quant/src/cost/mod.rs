@@ -68,13 +68,15 @@ pub struct CostModel<'a> {
     subnormals: Vec<Op>,
     /// Conversions cost what they cost themselves, whatever a device needs around them.
     bare: bool,
+    /// How often a lane does what follows from constants alone, an element.
+    constants: f64,
 }
 
 impl<'a> CostModel<'a> {
     /// The costs that `profile` gives.
     #[must_use]
     pub const fn new(profile: &'a DeviceProfile, layout: Layout) -> Self {
-        Self { profile, layout, bare: false, subnormals: Vec::new() }
+        Self { profile, layout, bare: false, subnormals: Vec::new(), constants: 0.0 }
     }
 
     /// The same for code that is compiled without `.ftz`, for these functions.
@@ -91,6 +93,19 @@ impl<'a> CostModel<'a> {
         self
     }
 
+    /// The same for code that each thread computes from the kernel's parameters again, once for this many elements.
+    #[must_use]
+    pub const fn constants_in_threads(mut self, elements: f64) -> Self {
+        self.constants = 1.0 / elements;
+        self
+    }
+
+    /// Whether what follows from constants alone costs something.
+    #[must_use]
+    pub const fn constants_cost(&self) -> bool {
+        self.constants > 0.0
+    }
+
     /// The profile's name.
     #[must_use]
     pub fn device(&self) -> &str {
@@ -101,7 +116,7 @@ impl<'a> CostModel<'a> {
     #[must_use]
     pub fn times(&self, shape: Shape) -> f64 {
         match shape {
-            Shape::Const => 0.0,
+            Shape::Const => self.constants,
             Shape::Row => f64::from(self.layout.lanes) / f64::from(self.layout.row),
             Shape::Group | Shape::Lane => 1.0 / f64::from(self.layout.elements_a_lane()),
             Shape::Elem => 1.0,
@@ -212,7 +227,7 @@ impl<'a> CostModel<'a> {
 
     /// Values of a shape that a lane holds of one row.
     fn row_values(&self, from: Shape) -> f64 {
-        self.times(from) / self.times(Shape::Row)
+        if from == Shape::Const { 0.0 } else { self.times(from) / self.times(Shape::Row) }
     }
 
     fn named(&self, names: &[&str]) -> Result<OpCost, MissingFigure> {
@@ -244,6 +259,12 @@ impl<'a> CostModel<'a> {
 
     /// What the profile says that an operation is compiled to.
     fn known(&self, name: &str) -> Option<Lowering> {
+        if lowering::IN_PLACE.contains(&name) {
+            // Measured code uses the operand again, and so scales a copy that a choice gives.
+            let mut function = self.profile.lowering(name).ok()?.clone();
+            function.instructions.retain(|i| !i.opcode.starts_with("FSEL"));
+            return Some(function);
+        }
         if name != lowering::DIV_BY_NUMBER {
             return self.profile.lowering(name).ok().cloned();
         }

@@ -2,9 +2,10 @@
 //! as compiled costs that, and a rewrite that only does the same gains nothing.
 
 use super::scalar::{Id, Kind, Scalar};
+use crate::cost::Compiled;
 use crate::lang::Op;
 
-/// Prices each sum that takes a product of its own, both without a stated rounding, as one multiply-add.
+/// Prices each sum that takes a product or quotient of its own, both without a stated rounding, as one multiply-add.
 pub(super) fn prices(graph: &mut Scalar) {
     let live = graph.live();
     let mut uses = vec![0usize; graph.nodes.len()];
@@ -21,7 +22,8 @@ pub(super) fn prices(graph: &mut Scalar) {
         }
         if let Some(product) = node.args.iter().find_map(|&a| product(graph, a, &uses)) {
             graph.nodes[id].price = vec![Op::Fma.into()];
-            graph.nodes[product].price.clear();
+            let left = without_last_product(&graph.nodes[product].price).unwrap_or_default();
+            graph.nodes[product].price = left;
         }
     }
 }
@@ -41,6 +43,18 @@ fn in_registers(graph: &mut Scalar, live: &[bool]) {
     }
 }
 
+/// What is left of a product, or of the dividend's part of a division that is one, when its last multiplication is a part of a
+/// multiply-add: ptxas 13.0.88 for sm_90a.
+fn without_last_product(price: &[Compiled]) -> Option<Vec<Compiled>> {
+    let products = |n: usize| Some(vec![Compiled::Op(Op::Mul); n]);
+    match price {
+        [Compiled::Op(Op::Mul)] => products(0),
+        [Compiled::Ptx("div.approx.f32.dividend" | "div.full.ftz.f32.dividend")] => products(1),
+        [Compiled::Ptx("div.full.f32.dividend")] => products(2),
+        _ => None,
+    }
+}
+
 /// A product that only this operand is, a sign before it perhaps.
 fn product(graph: &Scalar, operand: Id, uses: &[usize]) -> Option<Id> {
     let mut at = operand;
@@ -50,7 +64,8 @@ fn product(graph: &Scalar, operand: Id, uses: &[usize]) -> Option<Id> {
             return None;
         }
         if !node.is(Op::Neg) {
-            return (node.is(Op::Mul) && node.contracts && node.price == [Op::Mul.into()]).then_some(at);
+            let fuses = node.is(Op::Mul) && node.contracts && without_last_product(&node.price).is_some();
+            return fuses.then_some(at);
         }
         at = node.args[0];
     }

@@ -1,6 +1,7 @@
 //! What is taken to hold of a lifted piece: PTX says nothing of its inputs, so ranges are assumed and stated, and
 //! bounds that follow from a maximum over the same values are worked out.
 
+use super::scalar::Leaf;
 use super::sharing::Sharing;
 use crate::lang::{Assumption, Op, Program, Range, Shape};
 use crate::rewrite::interval::Interval;
@@ -29,13 +30,19 @@ pub(super) struct Stated {
 }
 
 /// Gives the inputs ranges and the program its assumptions.
-pub(super) fn state(program: &mut Program, below7: &[usize], sharing: &[Sharing]) -> Stated {
+pub(super) fn state(program: &mut Program, below7: &[usize], sharing: &[Sharing], leaves: &[Leaf]) -> Stated {
     let mut stated = Stated::default();
     for i in 0..program.inputs.len() {
         let node = program.nodes.iter().position(|n| n.op == Op::Input(i as u32));
-        let range = node.map_or(Range::FINITE, |node| range(program, node));
-        program.inputs[i].range = range;
-        stated.assumed.push(format!("{} in {range}", program.inputs[i].name));
+        let name = program.inputs[i].name.clone();
+        if let Some((range, opcode)) = leaves.get(i).and_then(of_integer) {
+            program.inputs[i].range = range;
+            stated.follows.push(format!("{name} in {range}: what {opcode} gives"));
+        } else {
+            let range = node.map_or(Range::FINITE, |node| range(program, node));
+            program.inputs[i].range = range;
+            stated.assumed.push(format!("{name} in {range}"));
+        }
         let (shape, lanes) = (program.inputs[i].shape, program.layout.lanes);
         if lanes > 1 && matches!(shape, Shape::Group | Shape::Row) {
             let of = if shape == Shape::Group { "group" } else { "row" };
@@ -138,6 +145,38 @@ pub(super) fn narrowed(program: &Program, split: &[usize]) -> Vec<String> {
     split.iter().filter_map(one).collect()
 }
 
+/// What is said of values that parameters alone give.
+pub(super) fn from_parameters(program: &Program, elements: f64) -> Option<String> {
+    let live = program.live();
+    let mut of_numbers: Vec<bool> = Vec::with_capacity(program.nodes.len());
+    for node in &program.nodes {
+        let all = !node.args.is_empty() && node.args.iter().all(|&a| of_numbers[a]);
+        of_numbers.push(matches!(node.op, Op::Num(_)) || all);
+    }
+    let computed = |i: usize| {
+        let op = program.nodes[i].op;
+        let work = !matches!(op, Op::Input(_) | Op::Num(_)) && !op.is_modifier();
+        live[i] && program.shapes[i] == Shape::Const && work && !of_numbers[i]
+    };
+    let taken = |i: usize| {
+        let output = program.outputs.iter().any(|(_, node)| *node == i);
+        let by =
+            |(user, n): (usize, &crate::lang::Node)| n.args.contains(&i) && live[user] && !computed(user);
+        output || program.nodes.iter().enumerate().any(by)
+    };
+    let texts: Vec<String> = (0..program.nodes.len())
+        .filter(|&i| computed(i) && taken(i))
+        .map(|i| program.expression(i, true))
+        .collect();
+    (!texts.is_empty()).then(|| {
+        format!(
+            "{} from parameters of the kernel alone: priced once for the {elements} elements of a thread; it is free only if \
+             the host passes it, or where ptxas moves it out of a loop",
+            texts.join(", ")
+        )
+    })
+}
+
 /// Whether a reduction takes the node or what follows from it.
 fn is_reduced(program: &Program, node: usize) -> bool {
     let mut follows = vec![false; program.nodes.len()];
@@ -149,6 +188,20 @@ fn is_reduced(program: &Program, node: usize) -> bool {
         }
     }
     false
+}
+
+/// What a conversion from an integer gives.
+fn of_integer(leaf: &Leaf) -> Option<(Range, &str)> {
+    let Leaf::Result(opcode) = leaf else { return None };
+    let mut words = opcode.split('.');
+    let from =
+        words.next_back().filter(|_| opcode.starts_with("cvt.") && words.next_back() == Some("f32"))?;
+    let signed = from.starts_with('s');
+    let bits: i32 = from.strip_prefix(['s', 'u']).and_then(|n| n.parse().ok()).filter(|n| *n <= 64)?;
+    let reach = f64::from(bits - i32::from(signed)).exp2();
+    // From 2^24 on the greatest integer is rounded up.
+    let hi = if bits < 24 { reach - 1.0 } else { reach };
+    Some((Range { lo: if signed { -reach } else { 0.0 }, hi }, opcode))
 }
 
 /// The interval of every node, assumptions taken in.

@@ -66,6 +66,8 @@ pub struct Piece {
     pub subnormals: Vec<Op>,
     /// Butterfly steps an element.
     pub shuffles: f64,
+    /// Elements that a thread has: what follows from the kernel's parameters alone it computes once for them.
+    pub elements: f64,
     /// What is taken for granted of the inputs: guards of whatever is found.
     pub assumed: Vec<String>,
     /// What follows from the program itself.
@@ -322,10 +324,11 @@ fn add(
     flushes: bool,
     files: &HashMap<u32, String>,
 ) {
-    let mut stated = facts::state(&mut lifted.program, &lifted.below7, &lifted.sharing);
+    let mut stated = facts::state(&mut lifted.program, &lifted.below7, &lifted.sharing, &lifted.leaves);
     if let Some(because) = &lifted.a_thread {
         stated.follows.push(format!("an element is a thread: as elements, groups and rows it has {because}"));
     }
+    stated.follows.extend(facts::from_parameters(&lifted.program, lifted.elements));
     let places: Vec<Vec<Place>> =
         lifted.places.iter().map(|list| list.iter().map(|at| place(*at, files)).collect()).collect();
     let text = anonymous(&lifted.program);
@@ -360,6 +363,7 @@ fn add(
         instructions: lifted.instructions,
         compiled: lifted.compiled,
         shuffles: lifted.shuffles,
+        elements: lifted.elements,
         assumed: stated.assumed,
         follows: stated.follows,
         kept,

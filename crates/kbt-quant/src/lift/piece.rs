@@ -24,6 +24,8 @@ pub(super) struct Lifted {
     pub(super) compiled: Vec<(Compiled, f64)>,
     /// Butterfly steps, an element.
     pub(super) shuffles: f64,
+    /// Elements that a thread has.
+    pub(super) elements: f64,
     /// Nodes of the program that a rounding takes which is right below 7 only.
     pub(super) below7: Vec<usize>,
     /// Nodes of the program that are exp2 of one product, where the code splits the product for more bits.
@@ -330,10 +332,19 @@ impl Builder<'_> {
                 }
             }
         }
+        let of_numbers = self.graph.of_numbers();
         for (key, &node) in &self.nodes {
             match key {
                 Key::Fixed(id) if !matches!(self.graph.nodes[*id].kind, Kind::Leaf(..) | Kind::Number(_)) => {
-                    places[node].push(self.graph.nodes[*id].at);
+                    let n = &self.graph.nodes[*id];
+                    places[node].push(n.at);
+                    // Each thread computes from parameters what no host has computed for it.
+                    if !of_numbers[*id] {
+                        instructions += usize::from(is_work(n));
+                        for op in &n.price {
+                            *compiled.entry(*op).or_default() += 1.0 / elements;
+                        }
+                    }
                 }
                 _ => {}
             }
@@ -363,6 +374,7 @@ impl Builder<'_> {
             sharing: Vec::new(),
             compiled,
             shuffles,
+            elements,
             below7: below7.into_iter().collect(),
             split: split.into_iter().collect(),
             instructions,

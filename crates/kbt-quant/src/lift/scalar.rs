@@ -139,6 +139,19 @@ impl Scalar {
         self.push(Kind::Leaf(leaf, self.nodes.len()), Vec::new(), at, register)
     }
 
+    /// Which nodes follow from numbers alone.
+    pub(super) fn of_numbers(&self) -> Vec<bool> {
+        let mut of: Vec<bool> = Vec::with_capacity(self.nodes.len());
+        for node in &self.nodes {
+            of.push(match node.kind {
+                Kind::Number(_) => true,
+                Kind::Leaf(..) | Kind::Shuffle(_) => false,
+                _ => node.args.iter().all(|&a| of[a]),
+            });
+        }
+        of
+    }
+
     pub(super) fn number(&mut self, x: f32, at: At) -> Id {
         self.push(Kind::Number(x.to_bits()), Vec::new(), at, "")
     }

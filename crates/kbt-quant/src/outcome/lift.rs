@@ -279,6 +279,7 @@ fn piece(
 ) -> Result<PieceOutcome, SearchError> {
     let model = CostModel::new(profile, piece.program.layout)
         .bare_conversions()
+        .constants_in_threads(piece.elements.max(1.0))
         .keeping_subnormals(&piece.subnormals);
     let line = piece.lines.first().map_or(0, |l| l.0);
     let found = search(&piece.program, &model, limits)?;

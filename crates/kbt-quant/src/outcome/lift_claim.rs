@@ -2,6 +2,7 @@
 
 use super::RewriteOutcome;
 use super::lift::{ClaimOutcome, CompiledOutcome};
+use super::rewrite::RefusedRule;
 use crate::cost::Cost;
 use crate::lang::{Op, Program};
 use crate::lift::{Match, Pattern};
@@ -25,21 +26,31 @@ pub(super) fn claim(rewrite: &RewriteOutcome, compiled: &CompiledOutcome, cost: 
         |(cycles, slots): &(f64, f64)| *cycles >= LEAST_CYCLES || (*cycles > -1e-9 && *slots >= LEAST_SLOTS);
     let candidates: Vec<usize> = (0..gains.len()).filter(|&i| pays(&gains[i])).collect();
     let best = candidates.first().map_or((0.0, 0.0), |&i| gains[i]);
-    let statement = if candidates.is_empty() {
-        "nothing is claimed: no form that the rules lead to is cheaper".to_owned()
-    } else if best.0 >= LEAST_CYCLES {
-        let now = &rewrite.candidates[candidates[0]];
-        format!(
-            "{:.0} % fewer cycles on the busiest pipe ({} {:.4}, then {} {:.4}), {:.0} % fewer issue slots",
-            100.0 * best.0,
-            compiled.busiest_pipe,
-            cycles,
-            now.busiest_pipe,
-            now.cycles_per_element,
-            100.0 * best.1
-        )
-    } else {
-        format!("{:.0} % fewer issue slots; the busiest pipe stays as busy", 100.0 * best.1)
+    let statement = match candidates.first().map(|&i| &rewrite.candidates[i]) {
+        None => "nothing is claimed: no form that the rules lead to is cheaper".to_owned(),
+        Some(now) => {
+            let (program, cheaper) = (&rewrite.baseline, cost.busiest() > cycles + 1e-9);
+            let pipe = if cheaper { &program.busiest_pipe } else { &compiled.busiest_pipe };
+            let share = format!(
+                "{:.0} % fewer issue slots ({slots:.2}, then {:.2})",
+                100.0 * best.1,
+                now.issue_slots
+            );
+            let mut text = if best.0 >= LEAST_CYCLES {
+                format!(
+                    "{:.0} % fewer cycles on the busiest pipe ({pipe} {cycles:.4}, then {} {:.4}), {share}",
+                    100.0 * best.0,
+                    now.busiest_pipe,
+                    now.cycles_per_element,
+                )
+            } else {
+                format!("{share}; the busiest pipe stays as busy")
+            };
+            if cheaper || cost.issue_slots > slots + 1e-9 {
+                text += "; against the piece's own program where that costs less than what is compiled";
+            }
+            text
+        }
     };
     ClaimOutcome {
         pays: !candidates.is_empty(),
@@ -63,10 +74,19 @@ pub(super) fn verdict(
     {
         return format!("taken by candidate {}", i + 1);
     }
-    match rewrite.refused.iter().find(|r| m.pattern.rules().contains(&r.rule.as_str())) {
+    match rewrite.refused.iter().find(|r| is_about(r, m)) {
         Some(r) => format!("refused: {} ({})", r.because, r.rule),
         None => "does not pay: no form with it is cheaper".to_owned(),
     }
+}
+
+/// Whether a refusal is of the rule that would have taken the pattern, and of a value in the pattern's own place. Rules that only
+/// write a value in another way serve any pattern and refuse none.
+fn is_about(refused: &RefusedRule, m: &Match) -> bool {
+    let helps = refused.rule.starts_with("undo-");
+    let subject = refused.because.split_once(" must ").map(|(subject, _)| subject);
+    let here = |text: &str| m.found.contains(text) || m.instead.contains(text);
+    !helps && m.pattern.rules().contains(&refused.rule.as_str()) && subject.is_some_and(here)
 }
 
 /// Whether the candidate has in this place what the pattern says, or has nothing there and the proof took it.

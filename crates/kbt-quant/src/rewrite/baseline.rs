@@ -41,6 +41,16 @@ pub(super) fn used(program: &Program) -> (Program, Vec<Option<usize>>) {
     (out, moved)
 }
 
+/// Which nodes follow from numbers alone: a compiler computes them.
+pub(super) fn folded(program: &Program) -> Vec<bool> {
+    let mut folded: Vec<bool> = Vec::with_capacity(program.nodes.len());
+    for node in &program.nodes {
+        let of_numbers = !node.args.is_empty() && node.args.iter().all(|&a| folded[a]);
+        folded.push(matches!(node.op, Op::Num(_)) || of_numbers);
+    }
+    folded
+}
+
 /// The price of the program's own operations, whatever the rules make equal among them; each operation's source is
 /// added to `sources`.
 pub(super) fn price(
@@ -49,6 +59,7 @@ pub(super) fn price(
     sources: &mut BTreeMap<String, Provenance>,
 ) -> Result<Solution, MissingFigure> {
     let live = program.live();
+    let folded = folded(program);
     let mut cost = Cost::default();
     let mut ready = vec![0.0f64; program.nodes.len()];
     for (i, node) in program.nodes.iter().enumerate().filter(|(i, _)| live[*i]) {
@@ -63,13 +74,14 @@ pub(super) fn price(
             }
         }
         let one = match node.op {
+            _ if folded[i] => None,
             Op::Div if number(node.args[1]) => Some(model.division_by_number(program.shapes[i])?),
             op => model.node(op, from, program.shapes[i])?,
         };
         if let Some(one) = one {
             cost.add(&one.cost, 1.0);
             // What is computed once for the kernel is there before the first element.
-            if program.shapes[i] > Shape::Const {
+            if program.shapes[i] > Shape::Const || model.constants_cost() {
                 ready[i] += one.latency_cycles;
                 sources.entry(node.op.name().to_owned()).or_insert(one.provenance);
             }

@@ -20,7 +20,7 @@ pub(super) struct Extraction {
     index: HashMap<Id, usize>,
     /// Class and place of each term that a choice's tag stands for.
     terms: Vec<(Id, usize)>,
-    /// Terms of classes that cost nothing: constants, and what is computed once for the kernel.
+    /// Terms of classes that cost nothing: constants, and what is computed once for the kernel where that costs nothing.
     free: HashMap<Id, ENode>,
     /// The provenance of each operation's cost.
     pub(super) sources: BTreeMap<String, Provenance>,
@@ -35,7 +35,7 @@ impl Extraction {
             ids: Vec::new(),
             index: HashMap::new(),
             terms: Vec::new(),
-            free: free_terms(egraph),
+            free: free_terms(egraph, model.constants_cost()),
             sources: BTreeMap::new(),
         };
         let negatives = negatives(egraph);

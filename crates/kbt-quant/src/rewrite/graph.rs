@@ -116,12 +116,12 @@ fn negate_back(egraph: &mut Graph) {
     egraph.rebuild();
 }
 
-/// The smallest terms of classes that cost nothing to have: inputs, numbers, what is computed once, and the negative of
-/// any of these, a sign being a modifier of the operand.
-pub(super) fn free_terms(egraph: &Graph) -> HashMap<Id, ENode> {
+/// The smallest terms of classes that cost nothing to have: inputs, numbers, what is computed once unless `constants_cost`,
+/// and the negative of any of these, a sign being a modifier of the operand.
+pub(super) fn free_terms(egraph: &Graph, constants_cost: bool) -> HashMap<Id, ENode> {
     smallest_terms(egraph, |node, shape| {
         matches!(node.op, Op::Input(_) | Op::Num(_) | Op::Neg)
-            || (shape == Shape::Const && node.op != Op::Out)
+            || (shape == Shape::Const && node.op != Op::Out && !constants_cost)
     })
 }
 

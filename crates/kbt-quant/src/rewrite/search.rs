@@ -112,7 +112,7 @@ pub fn search(program: &Program, model: &CostModel<'_>, limits: &Limits) -> Resu
     let found = extraction.problem.solve(&[], None, steps);
     let mut solutions = alternatives(&extraction, &found, steps);
     solutions.retain(|s| s.key.beats(&base.key));
-    let baseline = priced(given.clone(), &base);
+    let baseline = priced(given.clone(), &base, model);
     let reference = graph::rec_expr(program);
     let (mut candidates, mut rejected) = (Vec::new(), Vec::new());
     // A choice of terms that is no program: the bound is not known to be reached.
@@ -131,7 +131,7 @@ pub fn search(program: &Program, model: &CostModel<'_>, limits: &Limits) -> Resu
             lost = true;
             continue;
         };
-        let mut priced = priced(rebuilt, solution);
+        let mut priced = priced(rebuilt, solution, model);
         for name in baseline.operations.keys() {
             priced.operations.entry(name.clone()).or_insert(0.0);
         }
@@ -229,17 +229,11 @@ fn alternatives(extraction: &Extraction, found: &Found, steps: usize) -> Vec<Sol
     distinct
 }
 
-fn priced(program: Program, solution: &Solution) -> Priced {
+fn priced(program: Program, solution: &Solution, model: &CostModel<'_>) -> Priced {
     let live = program.live();
     let mut operations: BTreeMap<String, f64> = BTreeMap::new();
-    let layout = program.layout;
-    let once = |shape: crate::lang::Shape| match shape {
-        crate::lang::Shape::Const => 0.0,
-        crate::lang::Shape::Row => f64::from(layout.lanes) / f64::from(layout.row),
-        crate::lang::Shape::Group | crate::lang::Shape::Lane => 1.0 / f64::from(layout.elements_a_lane()),
-        crate::lang::Shape::Elem => 1.0,
-    };
-    for (i, node) in program.nodes.iter().enumerate().filter(|(i, _)| live[*i]) {
+    let folded = baseline::folded(&program);
+    for (i, node) in program.nodes.iter().enumerate().filter(|(i, _)| live[*i] && !folded[*i]) {
         let shape = match node.op {
             Op::Num(_) | Op::Input(_) | Op::Neg | Op::Abs | Op::Out => continue,
             Op::GroupMax | Op::GroupSum | Op::LaneSum | Op::RowMax | Op::RowSum => {
@@ -247,8 +241,8 @@ fn priced(program: Program, solution: &Solution) -> Priced {
             }
             _ => program.shapes[i],
         };
-        if once(shape) > 0.0 {
-            *operations.entry(node.op.name().to_owned()).or_default() += once(shape);
+        if model.times(shape) > 0.0 {
+            *operations.entry(node.op.name().to_owned()).or_default() += model.times(shape);
         }
     }
     Priced { program, operations, cost: solution.cost, chain_cycles: solution.key.chain }

@@ -73,6 +73,8 @@ impl Decoder<'_, '_> {
                     (false, true) => None,
                     (false, false) => Some(("div.approx.f32.divisor", "div.approx.f32.dividend")),
                 };
+                // The product with the reciprocal has no stated rounding.
+                self.scalar.nodes[id].contracts = true;
                 if let Some((divisor, dividend)) = instruction {
                     self.scalar.nodes[inverse].price = vec![Compiled::Ptx(divisor)];
                     self.scalar.nodes[id].price = vec![Compiled::Ptx(dividend)];
