@@ -1,5 +1,7 @@
 //! The device profile: the file format `kbt.device/1` and its lookups.
 
+mod check;
+
 use crate::{Arch, Pipe};
 use kbt_evidence::Provenance;
 use serde::{Deserialize, Serialize};
@@ -253,9 +255,6 @@ pub struct ProfileError {
     pub message: String,
 }
 
-/// Far above the 128 lanes that an SM issues a clock: more is a mistake in the file.
-const MOST_LANES: f64 = 1024.0;
-
 impl DeviceProfile {
     /// An empty profile.
     #[must_use]
@@ -291,6 +290,12 @@ impl DeviceProfile {
                     row.instruction
                 )));
             }
+            if row.lanes_per_clk_sm.is_some() && row.refused.is_some() {
+                return Err(error(format!(
+                    "rate `{}` has both lanes_per_clk_sm and refused, where one of the two is expected",
+                    row.instruction
+                )));
+            }
         }
         for ceiling in &profile.ceilings {
             let set = [ceiling.bytes_per_s, ceiling.flop_per_s, ceiling.seconds].iter().flatten().count();
@@ -299,39 +304,6 @@ impl DeviceProfile {
             }
         }
         Ok(profile)
-    }
-
-    /// Rates and latencies are positive numbers; anything else would price an instruction at nothing, or at less.
-    fn check_numbers(&self) -> Result<(), String> {
-        let number = |of: &str, field: &str, x: Option<f64>| match x {
-            Some(x) if !x.is_finite() || x <= 0.0 => {
-                Err(format!("{of}: {field} is {x}, where a positive number is expected"))
-            }
-            _ => Ok(()),
-        };
-        let mut seen = std::collections::BTreeSet::new();
-        for row in &self.rates {
-            let of = format!("rate `{}`", row.instruction);
-            if !seen.insert(&row.instruction) {
-                return Err(format!("{of} is there twice"));
-            }
-            if let Some(lanes) = row.lanes_per_clk_sm.filter(|l| *l > MOST_LANES) {
-                return Err(format!(
-                    "{of}: lanes_per_clk_sm is {lanes:e}; at most {MOST_LANES} are expected of an SM"
-                ));
-            }
-            number(&of, "lanes_per_clk_sm", row.lanes_per_clk_sm)?;
-            number(&of, "results_per_clk_sm", row.results_per_clk_sm)?;
-            number(&of, "latency_clk", row.latency_clk)?;
-        }
-        for row in &self.lowering {
-            let of = format!("lowering `{}`", row.operation);
-            number(&of, "results", Some(row.results))?;
-            for one in &row.instructions {
-                number(&of, &format!("count of `{}`", one.opcode), Some(one.count))?;
-            }
-        }
-        Ok(())
     }
 
     /// Writes the profile as YAML.
