@@ -158,7 +158,8 @@ fn latency(prepared: &Prepared, runner: &mut dyn Runner) -> Result<Option<f64>, 
         return Ok(None);
     }
     // Instructions that take an issue slot only (NOPs that spell out a latency) belong to it.
-    let alone = part.entry.compound || single.code.companions().all(|c| c.pipe.is_none());
+    let alone = single.code.back.is_empty()
+        && (part.entry.compound || single.code.companions().all(|c| c.pipe.is_none()));
     if !part.chain.latency || !alone {
         return Ok(None);
     }

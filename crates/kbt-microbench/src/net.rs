@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// companion's time counts as well.
 const ERROR: f64 = 0.02;
 /// A companion pipe this close to the whole time may be what limits.
-const NEARLY: f64 = 0.97;
+pub(crate) const NEARLY: f64 = 0.97;
 
 /// One form as measured.
 #[derive(Debug, Clone)]

@@ -327,6 +327,7 @@ fn verify(
         .map(|(i, part)| Meant {
             entry: &part.entry,
             ops: [i64::from(plans[0].ops[i]), i64::from(plans[1].ops[i])],
+            back: &part.chain.back,
         })
         .collect();
     let code = check_pair(&small, &large, &meant)?;
@@ -380,7 +381,7 @@ pub(crate) mod tests {
             .map(|&chains| Verified {
                 chains,
                 plans: ptx::plans("clean", &[part], 128, chains),
-                code: FormCode { per_op: per_op.clone(), ops: 128, length: 259 },
+                code: FormCode { per_op: per_op.clone(), back: Vec::new(), ops: 128, length: 259 },
                 window: Window {
                     body: Counts::new(),
                     edge: Counts::new(),

@@ -1,15 +1,17 @@
 //! From measured forms to the rows of a profile.
 
 mod alone;
+mod compound;
 mod mix;
 
 pub use mix::mix_rows;
 
 use crate::choice::Preference;
 use crate::measure::{FormRate, ISSUE_PER_CLK, STEADY_PERCENT};
-use crate::net::{self, CleanRates, Form, Net};
+use crate::net::{self, CleanRates, Form};
 use crate::prepare::Prepared;
-use alone::{HELD_BACK, alone, held_back};
+use alone::{alone, held_back};
+use compound::compound;
 use kbt_device::{Pipe, RateRow};
 use kbt_evidence::Provenance;
 use std::collections::BTreeMap;
@@ -204,46 +206,6 @@ fn rate_row(
     }
     let form = row.lanes_per_clk_sm.and(net.form);
     (row, Note { instruction: entry.name.clone(), form, reasoning })
-}
-
-/// A compound operation is what its instructions are: its form of the fewest. One that is faster than its own instructions
-/// can be on one of their pipes was not the operation that was counted.
-fn compound(measured: &[(&Measured, &FormRate, &crate::verify::FormCode)], rates: &CleanRates) -> Net {
-    let best = measured.first();
-    let impossible = best.and_then(|(m, rate, code)| {
-        let mut busy: BTreeMap<Pipe, f64> = BTreeMap::new();
-        for op in &code.per_op {
-            if let (Some(pipe), Some(clk)) = (op.pipe, rates.get(&op.opcode)) {
-                *busy.entry(pipe).or_default() += op.count * clk;
-            }
-        }
-        let (pipe, least) = busy.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-        (rate.clk_per_op * HELD_BACK < least).then(|| {
-            format!(
-                "{}: {:.2} operations are more than its {} allow, {:.2} on the {pipe} pipe",
-                m.prepared.form,
-                rate.lanes(),
-                code.text(),
-                32.0 / least
-            )
-        })
-    });
-    let reasoning = measured
-        .iter()
-        .map(|(m, rate, code)| {
-            let parts: Vec<String> =
-                code.per_op.iter().map(|p| format!("{:.2} {}", p.count, p.opcode)).collect();
-            format!("{}: {:.2} operations, each {}", m.prepared.form, rate.lanes(), parts.join(", "))
-        })
-        .collect();
-    Net {
-        clk_per_op: match impossible {
-            Some(why) => Err(why),
-            None => best.map(|b| b.1.clk_per_op).ok_or_else(|| "no form was measured".to_owned()),
-        },
-        form: best.map(|b| b.0.prepared.form.clone()),
-        reasoning,
-    }
 }
 
 /// The device's provenance with the statement of how this row was made.

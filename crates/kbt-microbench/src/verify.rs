@@ -16,12 +16,18 @@ use crate::spec::Entry;
 use code::kind_of_work;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The share of an instruction an operation that counts may be off by: what the scheduler leaves out or adds in places,
+/// and the rounding of the counts.
+const UNEVEN: f64 = 0.125;
+
 /// One instruction that was meant, and how many of it.
 pub struct Meant<'a> {
     /// The entry, which knows its target mnemonics.
     pub entry: &'a Entry,
     /// Target instructions (compound: operations) in the two bodies.
     pub ops: [i64; 2],
+    /// What only feeds the output back ([`crate::spec::Chain::back`]).
+    pub back: &'a BTreeMap<String, f64>,
 }
 
 /// Compares the windows of U and 2U operations with what was meant. Counts of the result are per operation of
@@ -89,9 +95,43 @@ pub fn check_pair(small: &Window, large: &Window, meant: &[Meant<'_>]) -> Result
             return Err(WindowError::Uneven(added, kind.to_owned(), more));
         }
     }
+    let back = way_back(&mut per_op, meant)?;
+    whole_operation(&per_op, meant)?;
     one_instruction(&mut per_op, meant, [small, large]);
     per_op.sort_by(|a, b| (b.target, &a.opcode).cmp(&(a.target, &b.opcode)));
-    Ok(FormCode { per_op, ops: meant.first().map_or(0, |part| part.ops[0]), length: large.length })
+    Ok(FormCode { per_op, back, ops: meant.first().map_or(0, |part| part.ops[0]), length: large.length })
+}
+
+/// Takes out of a compound operation what only feeds its output back. A way back that is not there as the entry says is
+/// another lowering, of which nobody knows what belongs to the operation.
+fn way_back(per_op: &mut Vec<PerOp>, meant: &[Meant<'_>]) -> Result<Vec<PerOp>, WindowError> {
+    let mut back = Vec::new();
+    for (opcode, &count) in meant.iter().flat_map(|part| part.back) {
+        let op = per_op.iter_mut().find(|op| op.opcode == *opcode);
+        let found = op.as_ref().map_or(0.0, |op| op.count);
+        let Some(op) = op.filter(|_| found > count - UNEVEN) else {
+            return Err(WindowError::NoWayBack { opcode: opcode.clone(), expected: count, found });
+        };
+        back.push(PerOp { count: count.min(op.count), ..op.clone() });
+        op.count -= count;
+    }
+    per_op.retain(|op| op.target || op.count > UNEVEN);
+    Ok(back)
+}
+
+/// A compound operation is at least one instruction on a pipe: with less, ptxas folded steps of the chain together, or
+/// all of them away.
+fn whole_operation(per_op: &[PerOp], meant: &[Meant<'_>]) -> Result<(), WindowError> {
+    if !meant.iter().any(|part| part.entry.compound) {
+        return Ok(());
+    }
+    let work: Vec<&PerOp> = per_op.iter().filter(|op| op.pipe.is_some()).collect();
+    let total: f64 = work.iter().map(|op| op.count).sum();
+    if total > 1.0 - UNEVEN {
+        return Ok(());
+    }
+    let seen: Vec<String> = work.iter().map(|op| format!("{:.2} {}", op.count, op.opcode)).collect();
+    Err(WindowError::Folded(if seen.is_empty() { "nothing on a pipe".to_owned() } else { seen.join(", ") }))
 }
 
 /// A compound operation of which ptxas makes one instruction is that instruction.
@@ -180,7 +220,7 @@ mod tests {
     }
 
     fn compare(small: &Window, large: &Window, entry: &Entry, n: i64) -> Result<FormCode, WindowError> {
-        check_pair(small, large, &[Meant { entry, ops: [n, 2 * n] }])
+        check_pair(small, large, &[Meant { entry, ops: [n, 2 * n], back: &entry.chains["f"].back }])
     }
 
     const LOOP: &[&str] = &["UIADD3 UR4, UR4, -0x1, URZ", "ISETP.NE.U32.AND P0, PT, RZ, UR4, PT"];
@@ -222,6 +262,32 @@ mod tests {
     }
 
     #[test]
+    fn an_operation_of_less_than_one_instruction_is_refused_and_a_way_back_is_taken_out() {
+        let each = |lines: &[&str], n: usize| {
+            let body: Vec<&str> = lines.repeat(n).into_iter().chain(LOOP.iter().copied()).collect();
+            Window::find(&listing(&body, &[])).unwrap()
+        };
+        // Of `n` operations the code holds `lines` so many times.
+        let of = |e: &Entry, lines: &[&str], n: usize| compare(&each(lines, n), &each(lines, 2 * n), e, 16);
+        let op = entry("compound: true");
+        let told = |lines: &[&str], n| of(&op, lines, n).unwrap_err().to_string();
+        assert!(told(&[], 0).starts_with("an operation became nothing on a pipe: ptxas folded"));
+        assert!(told(&["NOP"], 16).starts_with("an operation became nothing on a pipe"), "issue slots only");
+        assert!(told(&["IADD3 R4, R4, R5, R6"], 8).starts_with("an operation became 0.50 IADD3: "));
+        let adds = ["IADD3 R4, R4, R5, R6", "LOP3.LUT R4, R4, R5, RZ, 0x3c, !PT"];
+        let mut with_back = op.clone();
+        with_back.chains.get_mut("f").unwrap().back.insert("LOP3.LUT".into(), 1.0);
+        let code = of(&with_back, &adds, 16).unwrap();
+        assert_eq!((code.text().as_str(), code.back[0].opcode.as_str()), ("1 IADD3", "LOP3.LUT"));
+        assert_eq!(code.opcode().as_deref(), Some("IADD3"), "what is left is one instruction");
+        let why = of(&with_back, &adds[..1], 16).unwrap_err().to_string();
+        assert!(
+            why.starts_with("the way back is 1 LOP3.LUT an operation") && why.contains("has 0.00"),
+            "{why}"
+        );
+    }
+
+    #[test]
     fn a_drifted_or_folded_target_is_refused_with_what_stands_there_instead() {
         let meant = entry("target: ['F2FP*']");
         let (small, large) =
@@ -258,9 +324,13 @@ mod tests {
             let (small, large) = (body.to_vec(), body.repeat(2));
             let find = |body: &[&str]| Window::find(&listing(body, &[])).unwrap();
             let n = small.iter().filter(|l| l.contains("MUFU")).count() as i64;
-            check_pair(&find(&small), &find(&large), &[Meant { entry: &ex2, ops: [n, 2 * n] }])
-                .map(|code| code.per_op.len())
-                .map_err(|e| e.to_string())
+            check_pair(
+                &find(&small),
+                &find(&large),
+                &[Meant { entry: &ex2, ops: [n, 2 * n], back: &ex2.chains["f"].back }],
+            )
+            .map(|code| code.per_op.len())
+            .map_err(|e| e.to_string())
         };
         assert_eq!(told(&["MUFU.EX2 R4, R4"; 8]), Ok(1));
         assert_eq!(told(&["@PT MUFU.EX2 R4, R4"; 8]), Ok(1), "PT is always true");

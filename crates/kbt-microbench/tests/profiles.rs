@@ -31,6 +31,25 @@ fn every_mined_profile_covers_the_spec_and_at_least_150_opcodes() {
 }
 
 #[test]
+fn the_readme_states_the_rows_with_a_rate_and_those_refused() {
+    let readme = include_str!("../README.md").split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut told = Vec::new();
+    let mut rated_opcodes = Vec::new();
+    for name in MINED {
+        let profile = profile(name);
+        let (rated, refused): (Vec<_>, Vec<_>) =
+            profile.rates.iter().partition(|r| r.lanes_per_clk_sm.is_some());
+        told.push(format!("{name} {} and {}", rated.len(), refused.len()));
+        let opcodes: BTreeSet<&str> =
+            rated.iter().filter_map(|r| r.opcode.as_deref()).flat_map(|o| o.split('+')).collect();
+        rated_opcodes.push(opcodes.len().to_string());
+    }
+    assert!(readme.contains(&told.join(", ")), "{told:?}");
+    let [a, b, c, d] = &rated_opcodes[..] else { panic!("four profiles") };
+    assert!(readme.contains(&format!("opcodes with a rate: {a}, {b}, {c} and {d}")), "{rated_opcodes:?}");
+}
+
+#[test]
 fn every_mined_rate_is_within_three_percent_of_what_an_h200_does() {
     let (mined, measured) = (profile("sm_90a"), profile("h200-sxm"));
     let (mut compared, mut off) = (0, Vec::new());
@@ -62,5 +81,33 @@ fn known_wrong_cells_are_refused_in_the_profiles() {
         let row = profile.rates.iter().find(|r| r.instruction == instruction).unwrap();
         assert_eq!(row.lanes_per_clk_sm, None, "{instruction} on {name}");
         assert!(row.refused.is_some(), "{instruction} on {name}");
+    }
+}
+
+#[test]
+fn no_way_back_is_in_a_lowering_and_no_latency_is_of_a_step_with_one() {
+    let spec = Spec::embedded().unwrap();
+    for name in MINED.into_iter().chain(["h200-sxm"]) {
+        let profile = profile(name);
+        let lowered = |operation: &str| -> Vec<String> {
+            profile.lowering(operation).unwrap().instructions.iter().map(|i| i.opcode.clone()).collect()
+        };
+        for (operation, back) in
+            [("add.s64", "LOP3.LUT"), ("cvt.s32.s8", "IMAD.IADD"), ("rcp.approx.f32", "FFMA")]
+        {
+            assert!(!lowered(operation).iter().any(|o| o == back), "{operation} on {name}");
+        }
+        for entry in spec.instructions.iter().filter(|e| e.is_for(profile.arch)) {
+            for back in entry.chains.values().flat_map(|c| c.back.keys()) {
+                let row = profile.rates.iter().find(|r| r.instruction == entry.name).unwrap();
+                assert_eq!(row.latency_clk, None, "{} on {name}", entry.name);
+                assert!(!lowered(&entry.name).contains(back), "{} on {name}", entry.name);
+            }
+        }
+    }
+    for refused in ["add.s64", "cvt.s32.s8", "rcp.approx.f32"] {
+        let measured = profile("h200-sxm");
+        let row = measured.rates.iter().find(|r| r.instruction == refused).unwrap();
+        assert!(row.lanes_per_clk_sm.is_none() && row.refused.as_ref().unwrap().contains("of the way back"));
     }
 }

@@ -57,3 +57,18 @@ fn results_are_what_the_packing_of_an_instruction_gives_a_lane() {
         assert_eq!(width(name), expected, "{name}");
     }
 }
+
+#[test]
+fn a_compound_step_is_the_operation_and_says_what_is_not() {
+    // Written out in the instructions that kernels use for them.
+    let written_out = ["e2m1.round.below7", "cvt.rn.satfinite.e2m1x2.f32", "cvt.f32.e4m3 (through f16)"];
+    let spec = Spec::embedded().unwrap();
+    for entry in spec.instructions.iter().filter(|e| e.compound && !written_out.contains(&e.name.as_str())) {
+        for chain in entry.chains.values().filter(|c| c.back.is_empty()) {
+            // A move of halves is no instruction.
+            let steps =
+                chain.step.split(';').map(str::trim).filter(|s| !s.is_empty() && !s.starts_with("mov."));
+            assert_eq!(steps.count(), chain.ops as usize, "{}: {}", entry.name, chain.step);
+        }
+    }
+}

@@ -52,11 +52,16 @@ pub(crate) fn verify(
         [part] => {
             let ops = [i64::from(plans[0].ops[0]), i64::from(plans[1].ops[0])];
             without_counter(&mut small, &mut large, &part.entry);
-            check_pair(&small, &large, &[Meant { entry: &part.entry, ops }])?
+            check_pair(&small, &large, &[Meant { entry: &part.entry, ops, back: &part.chain.back }])?
         }
         _ => {
             check_mix(arch, [&small, &large], item, &plans).map_err(Refusal::Other)?;
-            FormCode { per_op: Vec::new(), ops: i64::from(plans[0].ops[0]), length: large.length }
+            FormCode {
+                per_op: Vec::new(),
+                back: Vec::new(),
+                ops: i64::from(plans[0].ops[0]),
+                length: large.length,
+            }
         }
     };
     let operations = [0, 1].map(|k| plans[k].ops[0]);

@@ -32,7 +32,7 @@ pub fn prepare_unverified(
 fn taken_as_meant(form: &str, prepared: &[PreparedPart], arch: Arch, chains: &[u32]) -> Prepared {
     let mut result = Prepared::nothing_yet(form, prepared);
     let Some(part) = prepared.first() else { return result };
-    if form != "clean" && !part.entry.compound {
+    if (form != "clean" && !part.entry.compound) || !part.chain.back.is_empty() {
         let why =
             "this form's other instructions are known only from its machine code, and there is no toolkit";
         result.refused.push((None, why.to_owned()));
@@ -48,7 +48,7 @@ fn taken_as_meant(form: &str, prepared: &[PreparedPart], arch: Arch, chains: &[u
         let ops = i64::from(plans[0].ops[0]);
         result.verified.push(super::Verified {
             chains: plans[0].chains,
-            code: FormCode { per_op: vec![meant.clone()], ops, length: 0 },
+            code: FormCode { per_op: vec![meant.clone()], back: Vec::new(), ops, length: 0 },
             plans,
             window: Window {
                 body: Counts::new(),

@@ -11,9 +11,15 @@ const MOST_UNROLL: u32 = LARGEST_BODY as u32 / 2;
 /// Copies of a value that a thread's registers can hold beside its chains.
 const MOST_ROTATE: u32 = 32;
 
+/// A way back of more instructions of one mnemonic than this is no way back.
+const MOST_BACK: f64 = 16.0;
+
 impl Entry {
     /// Why no row can be made of the entry, and what would do.
     pub(super) fn check(&self) -> Result<(), String> {
+        if self.name.trim().is_empty() || self.name.chars().any(char::is_control) {
+            return Err("a name of one line with something in it is expected".into());
+        }
         if self.compound != self.target.is_empty() {
             return Err("needs `target` mnemonics, or `compound: true` and none".into());
         }
@@ -69,6 +75,16 @@ impl Entry {
                 return Err(format!(
                     "form `{form}`: temp `{name}` has kind `{kind}`; {}",
                     data::REGISTER_KINDS
+                ));
+            }
+            if !self.compound && !chain.back.is_empty() {
+                return Err(format!(
+                    "form `{form}`: `back` is for compound operations; of others all that is no `target` is the way back"
+                ));
+            }
+            if let Some((opcode, n)) = chain.back.iter().find(|(_, n)| !(**n > 0.0 && **n <= MOST_BACK)) {
+                return Err(format!(
+                    "form `{form}`: back `{opcode}` is {n}; a number above 0 and up to {MOST_BACK} is expected"
                 ));
             }
             if !chain.step.contains("%x") {

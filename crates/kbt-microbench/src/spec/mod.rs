@@ -107,6 +107,10 @@ pub struct Chain {
     pub unroll: u32,
     /// The PTX of one step.
     pub step: String,
+    /// Of a compound operation: what a step compiles to that only feeds the output back, by SASS mnemonic, and how much of
+    /// it an operation. It is taken out of the operation.
+    #[serde(default)]
+    pub back: BTreeMap<String, f64>,
     /// Whether the output feeds the next step's input, so that one chain alone gives a latency.
     #[serde(default = "yes")]
     pub latency: bool,
@@ -344,6 +348,19 @@ instructions:
         ] {
             let told = error(&GOOD.replace("target: [FFMA]", &format!("target: [FFMA]\n    {key}")));
             assert!(told.starts_with("mine.yaml:3: `fma.rn.f32`: ") && told.contains(says), "{key}: {told}");
+        }
+        for (back, says) in [("{FSEL: 1}", "is for compound operations"), ("{FSEL: .nan}", "compound")] {
+            let told = error(&GOOD.replace("{x: f32,", &format!("{{back: {back}, x: f32,")));
+            assert!(told.starts_with("mine.yaml:3: ") && told.contains(says), "{back}: {told}");
+        }
+        for name in ["''", "'  '", "\"a\\nb\""] {
+            let told = error(&GOOD.replace("name: fma.rn.f32", &format!("name: {name}")));
+            assert!(told.contains("a name of one line"), "{name}: {told}");
+        }
+        let compound = GOOD.replace("target: [FFMA]", "compound: true");
+        for n in ["0", "-1", ".nan", "17"] {
+            let told = error(&compound.replace("{x: f32,", &format!("{{back: {{FSEL: {n}}}, x: f32,")));
+            assert!(told.contains("a number above 0 and up to 16 is expected"), "{n}: {told}");
         }
         for (key, says) in [("unroll: 171", "up to 170"), ("unroll: 4294967295", "340"), ("rotate: 33", "32")]
         {

@@ -25,6 +25,8 @@ pub struct PerOp {
 pub struct FormCode {
     /// Opcodes of one operation, the target first.
     pub per_op: Vec<PerOp>,
+    /// What only feeds the output of a compound operation back, an operation: in the window, and no part of it.
+    pub back: Vec<PerOp>,
     /// Operations in the smaller body.
     pub ops: i64,
     /// Instructions of the larger body.

@@ -28,7 +28,7 @@ pub struct Window {
 }
 
 /// Why a kernel's window cannot be trusted.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WindowError {
     /// The listing lacks the kernel.
@@ -69,6 +69,25 @@ pub enum WindowError {
     /// The two bodies differ by no whole number of some opcode an operation.
     #[error("{0} instructions of {1} for {2} more operations: the bodies are not alike")]
     Uneven(i64, String, i64),
+    /// Less than the operation is left.
+    #[error(
+        "an operation became {0}: ptxas folded steps of the chain together, and less than one instruction an operation is \
+         no operation"
+    )]
+    Folded(String),
+    /// The way back is not the one that the entry states.
+    #[error(
+        "the way back is {expected} {opcode} an operation by the entry's `back`, and the body has {found:.2}: what belongs \
+         to the operation is not known"
+    )]
+    NoWayBack {
+        /// Its mnemonic.
+        opcode: String,
+        /// How much of it an operation, by the entry.
+        expected: f64,
+        /// How much there is.
+        found: f64,
+    },
     /// What is outside of the loop differs.
     #[error("the code around the loop differs between the two bodies ({0})")]
     Edge(String),
