@@ -1,6 +1,6 @@
 //! What two profiles say differently.
 
-use kbt_device::{Arch, DeviceProfile, Lowering, RateRow};
+use kbt_device::{Arch, DeviceProfile, Lowering, MixRow, RateRow};
 use kbt_evidence::{Figure, Provenance, Unit};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -68,6 +68,14 @@ pub enum ChangeKind {
     Ceiling,
     /// Other instructions for an operation.
     Lowering,
+    /// Another number of results an instruction.
+    Results,
+    /// Another pipe.
+    Pipe,
+    /// Another number of SMs, or another clock.
+    Device,
+    /// Another rate of a mix.
+    Mix,
 }
 
 /// Compares two profiles.
@@ -87,6 +95,7 @@ pub fn compare(a: &DeviceProfile, b: &DeviceProfile) -> Comparison {
         true => ["the first".to_owned(), "the second".to_owned()],
         false => [a.name.clone(), b.name.clone()],
     };
+    device(a, b, &mut result);
     let find = |p: &'_ DeviceProfile, name: &str| p.rates.iter().find(|r| r.instruction == name).cloned();
     for row in &a.rates {
         match find(b, &row.instruction) {
@@ -97,6 +106,7 @@ pub fn compare(a: &DeviceProfile, b: &DeviceProfile) -> Comparison {
     for row in b.rates.iter().filter(|r| find(a, &r.instruction).is_none()) {
         result.changes.push(only(&row.instruction, &sides[1]));
     }
+    mixes(a, b, &sides, &mut result);
     ceilings(a, b, &mut result);
     for (one, other, side) in [(a, b, &sides[0]), (b, a, &sides[1])] {
         let missing = one.ceilings.iter().filter(|c| other.ceiling(c.kind).is_err());
@@ -119,10 +129,12 @@ fn rows(a: &RateRow, b: &RateRow, result: &mut Comparison) {
     let mut push = |kind, what: String, figures| {
         result.changes.push(Change { of: a.instruction.clone(), kind, what, figures });
     };
-    if let (Some(x), Some(y)) = (&a.opcode, &b.opcode)
-        && x != y
-    {
-        push(ChangeKind::Opcode, format!("{x} became {y}"), Vec::new());
+    if a.opcode != b.opcode {
+        let name = |o: &Option<String>| o.clone().unwrap_or_else(|| "no single opcode".to_owned());
+        push(ChangeKind::Opcode, format!("{} became {}", name(&a.opcode), name(&b.opcode)), Vec::new());
+    }
+    if a.pipe != b.pipe {
+        push(ChangeKind::Pipe, format!("the {} pipe became the {} pipe", a.pipe, b.pipe), Vec::new());
     }
     let allowed = SAME_PERCENT.max(a.spread_percent.unwrap_or(0.0)).max(b.spread_percent.unwrap_or(0.0));
     match (a.lanes_per_clk_sm, b.lanes_per_clk_sm) {
@@ -147,16 +159,93 @@ fn rows(a: &RateRow, b: &RateRow, result: &mut Comparison) {
         ),
         (None, None) => {}
     }
-    if let (Some(x), Some(y)) = (a.latency(), b.latency())
-        && (x - y).abs() > 0.5
-    {
-        let figures = pair("latency", (x, &a.provenance), (y, &b.provenance), Unit::Cycles);
-        result.changes.push(Change {
-            of: a.instruction.clone(),
-            kind: ChangeKind::Latency,
-            what: format!("{x:.1} became {y:.1} clk"),
-            figures,
-        });
+    // Where the lanes differ the results differ with them; here it is how many results an instruction gives.
+    let results = |r: &RateRow| Some((r.results_per_clk_sm?, r.results_per_clk_sm? / r.lanes_per_clk_sm?));
+    match (results(a), results(b)) {
+        (Some((x, each)), Some((y, other))) if (other / each - 1.0).abs() * 100.0 > SAME_PERCENT => push(
+            ChangeKind::Results,
+            format!(
+                "{each:.2} results an instruction became {other:.2}: {x:.2} became {y:.2} results/clk/SM"
+            ),
+            pair("results", (x, &a.provenance), (y, &b.provenance), Unit::ResultsPerClkSm),
+        ),
+        _ => {}
+    }
+    if a.lanes_per_clk_sm.is_some() && b.lanes_per_clk_sm.is_some() {
+        match (a.results_per_clk_sm, b.results_per_clk_sm) {
+            (Some(_), None) => push(ChangeKind::Results, "results only in the first".to_owned(), Vec::new()),
+            (None, Some(_)) => push(ChangeKind::Results, "results only in the second".to_owned(), Vec::new()),
+            _ => {}
+        }
+    }
+    match (a.latency(), b.latency()) {
+        (Some(x), Some(y)) if (x - y).abs() > 0.5 => push(
+            ChangeKind::Latency,
+            format!("{x:.1} became {y:.1} clk"),
+            pair("latency", (x, &a.provenance), (y, &b.provenance), Unit::Cycles),
+        ),
+        (Some(x), None) => {
+            push(ChangeKind::Latency, format!("latency {x:.1} clk only in the first"), Vec::new())
+        }
+        (None, Some(y)) => {
+            push(ChangeKind::Latency, format!("latency {y:.1} clk only in the second"), Vec::new())
+        }
+        _ => {}
+    }
+}
+
+/// The number of SMs and the clock.
+fn device(a: &DeviceProfile, b: &DeviceProfile, result: &mut Comparison) {
+    let number = |v: Option<f64>| v.map_or_else(|| "not stated".to_owned(), |v| v.to_string());
+    for (of, unit, x, y) in [
+        ("sm_count", Unit::Count, a.sm_count.map(f64::from), b.sm_count.map(f64::from)),
+        ("sm_clock_mhz", Unit::Megahertz, a.sm_clock_mhz, b.sm_clock_mhz),
+    ] {
+        if x != y {
+            let figures = x.zip(y).map(|(x, y)| pair(of, (x, &a.provenance), (y, &b.provenance), unit));
+            result.changes.push(Change {
+                of: of.to_owned(),
+                kind: ChangeKind::Device,
+                what: format!("{} became {}", number(x), number(y)),
+                figures: figures.unwrap_or_default(),
+            });
+        }
+    }
+}
+
+/// Mixes by their parts and numbers of each.
+fn mixes(a: &DeviceProfile, b: &DeviceProfile, sides: &[String; 2], result: &mut Comparison) {
+    let name = |m: &MixRow| {
+        let parts: Vec<String> = m.parts.iter().map(|(name, n)| format!("{n} {name}")).collect();
+        format!("mix {}", parts.join(" + "))
+    };
+    for x in &a.mixes {
+        let Some(y) = b.mixes.iter().find(|y| y.parts == x.parts) else {
+            result.changes.push(only(&name(x), &sides[0]));
+            continue;
+        };
+        let mut push = |kind, what, figures| result.changes.push(Change { of: name(x), kind, what, figures });
+        match (x.lanes_per_clk_sm, y.lanes_per_clk_sm) {
+            (Some(v), Some(w)) if (w / v - 1.0).abs() * 100.0 > SAME_PERCENT => push(
+                ChangeKind::Mix,
+                format!("{v:.2} became {w:.2} lanes/clk/SM ({:+.1} %)", (w / v - 1.0) * 100.0),
+                pair("mix", (v, &x.provenance), (w, &y.provenance), Unit::LanesPerClkSm),
+            ),
+            (Some(_), None) => push(
+                ChangeKind::Refused,
+                format!("refused by the second: {}", y.refused.as_deref().unwrap_or("no reason")),
+                Vec::new(),
+            ),
+            (None, Some(_)) => push(
+                ChangeKind::Refused,
+                format!("refused by the first: {}", x.refused.as_deref().unwrap_or("no reason")),
+                Vec::new(),
+            ),
+            _ => {}
+        }
+    }
+    for y in b.mixes.iter().filter(|y| a.mixes.iter().all(|x| x.parts != y.parts)) {
+        result.changes.push(only(&name(y), &sides[1]));
     }
 }
 
@@ -241,107 +330,4 @@ impl Comparison {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use kbt_device::{Arch, Pipe};
-    use kbt_evidence::audit;
-
-    fn profile(name: &str, rows: &[(&str, &str, Option<f64>)]) -> DeviceProfile {
-        let p = Provenance::mined("ptxas test");
-        let mut profile = DeviceProfile::new(name, Arch::SM_100A, p.clone());
-        for (instruction, opcode, lanes) in rows {
-            profile.rates.push(RateRow {
-                instruction: (*instruction).to_owned(),
-                opcode: Some((*opcode).to_owned()),
-                pipe: Pipe::Xu,
-                lanes_per_clk_sm: *lanes,
-                results_per_clk_sm: *lanes,
-                latency_clk: None,
-                spread_percent: None,
-                refused: lanes.is_none().then(|| "blind".to_owned()),
-                provenance: p.clone(),
-            });
-        }
-        profile
-    }
-
-    #[test]
-    fn another_compilation_of_an_operation_is_a_change() {
-        let lowered = |opcode: &str, count: f64| kbt_device::Lowered {
-            opcode: opcode.to_owned(),
-            pipe: Pipe::Xu,
-            count,
-        };
-        let with = |instructions| {
-            let mut p = profile("p", &[]);
-            p.lowering.push(Lowering {
-                operation: "ex2.approx.f16x2".to_owned(),
-                results: 2.0,
-                instructions,
-                provenance: Provenance::mined("ptxas test"),
-            });
-            p
-        };
-        let two = with(vec![lowered("MUFU.EX2.F16", 2.0), lowered("PRMT", 1.0)]);
-        let one = with(vec![lowered("MUFU.EX2.F16x2", 1.0)]);
-        assert!(compare(&two, &two).changes.is_empty());
-        let change = &compare(&two, &one).changes[0];
-        assert_eq!(change.kind, ChangeKind::Lowering);
-        assert_eq!(change.what, "2 MUFU.EX2.F16, 1 PRMT became 1 MUFU.EX2.F16x2");
-    }
-
-    #[test]
-    fn profiles_of_different_targets_and_of_one_name_are_told_apart() {
-        let (mut a, mut b) = (profile("p", &[("old", "X", Some(1.0))]), profile("p", &[]));
-        b.arch = Arch::SM_90A;
-        a.ceilings.push(kbt_device::Ceiling {
-            kind: kbt_device::CeilingKind::HbmRead,
-            bytes_per_s: Some(4.6e12),
-            flop_per_s: None,
-            seconds: None,
-            spread_percent: None,
-            provenance: Provenance::mined("ptxas test"),
-        });
-        let c = compare(&b, &a);
-        let text = c.render_text();
-        assert!(text.contains("for different compile targets, sm_90a and sm_100a"), "{text}");
-        let told: Vec<_> = c.changes.iter().map(|c| (c.of.as_str(), c.what.as_str())).collect();
-        assert_eq!(told, [("old", "only in the second"), ("ceiling hbm_read", "only in the second")]);
-    }
-
-    #[test]
-    fn what_changed_is_said_and_the_rest_is_counted() {
-        let a = profile(
-            "sm_100a",
-            &[
-                ("ex2", "MUFU.EX2", Some(16.0)),
-                ("popc", "POPC", Some(16.0)),
-                ("fma", "FFMA", Some(128.0)),
-                ("old", "X", Some(1.0)),
-            ],
-        );
-        let b = profile(
-            "sm_103a",
-            &[
-                ("ex2", "MUFU.EX2", Some(32.0)),
-                ("popc", "POPC", None),
-                ("fma", "FFMA", Some(128.4)),
-                ("new", "Y", Some(1.0)),
-            ],
-        );
-        let c = compare(&a, &b);
-        insta::assert_snapshot!(c.render_text(), @r"
-        first:  sm_100a (mined: ptxas test)
-        second: sm_103a (mined: ptxas test)
-
-        ex2                                  16.00 became 32.00 lanes/clk/SM (+100.0 %)
-        popc                                 refused by the second: blind
-        old                                  only in sm_100a
-        new                                  only in sm_103a
-        1 the same within 1 % or their spread
-        ");
-        let json = serde_json::to_value(&c).unwrap();
-        assert_eq!(audit::uncovered_numbers(&json), Vec::<String>::new());
-        assert_eq!(serde_json::from_value::<Comparison>(json).unwrap(), c);
-    }
-}
+mod tests;
