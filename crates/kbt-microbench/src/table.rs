@@ -1,7 +1,7 @@
 //! A profile as a table, for people and for scripts.
 
 use crate::published::Beside;
-use kbt_device::{Arch, CeilingKind, DeviceProfile, MixRow, Pipe};
+use kbt_device::{Arch, CeilingKind, DeviceProfile, Lowering, MixRow, Pipe};
 use kbt_evidence::{Known, Provenance};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -102,6 +102,7 @@ pub fn render_profile(profile: &DeviceProfile) -> String {
         latency: r.latency(),
         refused: r.refused.as_deref(),
         known: r.provenance.kind,
+        plateau: has_plateau(&r.provenance),
     })));
     if !profile.mixes.is_empty() {
         out.push('\n');
@@ -132,7 +133,10 @@ pub fn render_profile(profile: &DeviceProfile) -> String {
     if !profile.lowering.is_empty() {
         out.push('\n');
     }
-    for l in profile.lowering.iter().filter(|l| l.instructions.len() > 1) {
+    // Of one instruction the row says which; n of one are an operation of several.
+    let several =
+        |l: &&Lowering| l.instructions.iter().map(|i| i.count).sum::<f64>() > 1.0 || l.instructions.len() > 1;
+    for l in profile.lowering.iter().filter(several) {
         let parts: Vec<String> =
             l.instructions.iter().map(|i| format!("{} {}", trim(i.count), i.opcode)).collect();
         let _ = writeln!(out, "lowering {:<28} {}", l.operation, parts.join(", "));
@@ -155,7 +159,16 @@ pub(crate) struct Line<'a> {
     pub(crate) latency: Option<f64>,
     pub(crate) refused: Option<&'a str>,
     pub(crate) known: Known,
+    pub(crate) plateau: bool,
 }
+
+/// Whether the sweep behind a number found a plateau; its provenance says where it did not.
+pub(crate) fn has_plateau(provenance: &Provenance) -> bool {
+    !provenance.by.split(", ").any(|part| part == "no plateau")
+}
+
+/// What a number without a plateau is.
+const NO_PLATEAU: &str = "no plateau: more warps or chains might have given more; the rate is a lower bound";
 
 /// The table of rates with its head.
 pub(crate) fn lines<'a>(rows: impl Iterator<Item = Line<'a>>) -> String {
@@ -165,15 +178,18 @@ pub(crate) fn lines<'a>(rows: impl Iterator<Item = Line<'a>>) -> String {
     );
     let number =
         |v: Option<f64>, digits: usize| v.map_or_else(|| "-".to_owned(), |v| format!("{v:.digits$}"));
+    let mut bounds = false;
     for r in rows {
         let code = match (r.refused, r.opcode) {
             (Some(why), _) => format!("refused: {why}"),
             (None, Some(opcode)) => opcode.to_owned(),
             (None, None) => "several instructions".to_owned(),
         };
+        let mark = if r.plateau { "" } else { " (no plateau)" };
+        bounds |= !r.plateau;
         let _ = writeln!(
             out,
-            "{:<36} {:>8} {:>8} {:>7}  {:<9} {:<9} {code}",
+            "{:<36} {:>8} {:>8} {:>7}  {:<9} {:<9} {code}{mark}",
             r.instruction,
             number(r.lanes, 2),
             number(r.results, 2),
@@ -181,6 +197,9 @@ pub(crate) fn lines<'a>(rows: impl Iterator<Item = Line<'a>>) -> String {
             r.pipe.as_str(),
             r.known.as_str(),
         );
+    }
+    if bounds {
+        let _ = writeln!(out, "{NO_PLATEAU}");
     }
     out
 }
@@ -201,7 +220,8 @@ pub(crate) fn mix_line(mix: &MixRow) -> String {
     if let (Some(separate), Some(shared)) = (mix.separate_lanes_per_clk_sm, mix.shared_lanes_per_clk_sm) {
         let _ = write!(line, ", separate pipes allow {separate:.2}, one pipe {shared:.2}");
     }
-    let _ = write!(line, " ({})", mix.provenance.kind);
+    let bound = if has_plateau(&mix.provenance) { "" } else { ", no plateau: a lower bound" };
+    let _ = write!(line, " ({}{bound})", mix.provenance.kind);
     line
 }
 
@@ -231,6 +251,55 @@ mod tests {
         let text = render_profile(&profile);
         let told = "measured, repeats within 11.9 %, the device was throttling: PowerCap";
         assert!(text.contains(told), "{text}");
+    }
+
+    #[test]
+    fn an_operation_of_several_of_one_opcode_has_its_line() {
+        let p = Provenance::mined("ptxas");
+        let mut profile = DeviceProfile::new("h", Arch::SM_90A, p.clone());
+        for (operation, count) in [("ex2.approx.f16x2", 2.0), ("sad.u32", 1.0)] {
+            profile.lowering.push(Lowering {
+                operation: operation.to_owned(),
+                results: 2.0,
+                instructions: vec![kbt_device::Lowered { opcode: "MUFU".into(), pipe: Pipe::Xu, count }],
+                provenance: p.clone(),
+            });
+        }
+        let text = render_profile(&profile);
+        assert!(text.contains("lowering ex2.approx.f16x2             2 MUFU\n"), "{text}");
+        assert!(!text.contains("lowering sad.u32"), "{text}");
+    }
+
+    #[test]
+    fn a_rate_without_a_plateau_is_marked_and_the_mark_explained() {
+        let told = |by: &str| {
+            let p = Provenance::measured(by, "NVIDIA H200", "2026-01-01");
+            let mut profile = DeviceProfile::new("h", Arch::SM_90A, p.clone());
+            profile.mixes.push(MixRow {
+                parts: vec![("a".into(), 1), ("b".into(), 4)],
+                lanes_per_clk_sm: Some(80.0),
+                separate_lanes_per_clk_sm: None,
+                shared_lanes_per_clk_sm: None,
+                refused: None,
+                provenance: p.clone(),
+            });
+            profile.rates.push(RateRow {
+                instruction: "a".into(),
+                opcode: Some("POPC".into()),
+                pipe: Pipe::Xu,
+                lanes_per_clk_sm: Some(16.0),
+                results_per_clk_sm: Some(16.0),
+                latency_clk: None,
+                spread_percent: None,
+                refused: None,
+                provenance: p,
+            });
+            render_profile(&profile)
+        };
+        let bound = told("run: at least 14.12 with the loop, no plateau, cubin 12");
+        assert!(bound.contains("POPC (no plateau)\n") && bound.contains(NO_PLATEAU), "{bound}");
+        assert!(bound.contains("80.00 lanes (measured, no plateau: a lower bound)"), "{bound}");
+        assert!(!told("run: at least 14.12 with the loop, cubin 12").contains("no plateau"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::{RatesOutcome, Suspect};
 use crate::pv;
+use crate::table::has_plateau;
 use kbt_device::{MixRow, Pipe};
 use kbt_evidence::{Evidence, Figure, FixClass, Standing, Step, Unit, Verdict};
 
@@ -95,11 +96,13 @@ impl RatesOutcome {
 
     /// Whether an instruction runs beside the exponential, and how that is known.
     fn runs_beside(&self, instruction: &str) -> (bool, String) {
-        if let Some((together, apart)) =
-            self.mix(instruction).and_then(|m| Some((m.lanes_per_clk_sm?, m.separate_lanes_per_clk_sm?)))
+        if let Some((mix, together, apart)) =
+            self.mix(instruction).and_then(|m| Some((m, m.lanes_per_clk_sm?, m.separate_lanes_per_clk_sm?)))
         {
             let share = together / apart;
-            let said = format!("mixed with it {:.0} % of what separate pipes allow", share * 100.0);
+            let bound =
+                if has_plateau(&mix.provenance) { "" } else { " at least (its sweep found no plateau)" };
+            let said = format!("mixed with it {:.0} % of what separate pipes allow{bound}", share * 100.0);
             return (share >= SEPARATE, said);
         }
         let pipe = |name: &str| self.rate(name).map_or(Pipe::Unknown, |r| r.pipe);
@@ -124,6 +127,27 @@ impl RatesOutcome {
             .collect()
     }
 
+    /// What has no rate, of the exponential and the suspects that are refused.
+    fn without_rate(&self) -> Vec<&str> {
+        let refused = self.suspects.iter().filter(|s| s.standing == Standing::Refused);
+        let mut names: Vec<&str> = Vec::new();
+        for name in std::iter::once(pv::EX2).chain(refused.map(|s| s.instruction.as_str())) {
+            if self.results(name).is_none() && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// Why a part of what was asked has no answer: a suspect that could not be judged, beside others that could or not.
+    #[must_use]
+    pub fn unanswered(&self) -> Option<String> {
+        let refused = |s: &&Suspect| s.standing == Standing::Refused;
+        self.suspects.iter().find(refused)?;
+        let names: Vec<&str> = self.suspects.iter().filter(refused).map(|s| s.instruction.as_str()).collect();
+        Some(format!("no rate of {}, so no answer for {}", self.without_rate().join(", "), names.join(", ")))
+    }
+
     /// What the rates say of choosing other instructions: one verdict, a piece of evidence for each suspect.
     ///
     /// Ruled out only where every suspect is; a suspect that is ruled out among others that are open speaks
@@ -145,7 +169,7 @@ impl RatesOutcome {
         } else if !refused.is_empty() && self.kernel.is_some() {
             (Standing::Refused, format!("what {refused} cost beside the rest is not known"))
         } else if !refused.is_empty() {
-            (Standing::Refused, format!("no rate of {refused}"))
+            (Standing::Refused, format!("no rate of {}", self.without_rate().join(", ")))
         } else {
             (Standing::RuledOut, format!("none of {out} is what limits"))
         };

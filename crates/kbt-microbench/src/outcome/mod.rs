@@ -195,6 +195,7 @@ impl RatesOutcome {
             latency: r.latency_clk,
             refused: r.refused.as_deref(),
             known: r.provenance.kind,
+            plateau: crate::table::has_plateau(&r.provenance),
         });
         out.push_str(&crate::table::lines(rows));
         for mix in &self.mixes {
@@ -305,6 +306,15 @@ mod tests {
         assert_eq!(outcome.suspects[1].standing, Standing::Refused);
         assert!(outcome.suspects[1].reason.contains("kbt microbench run --only"));
         assert!(outcome.missing[0].contains(E4M3), "{:?}", outcome.missing);
+        assert_eq!(outcome.unanswered(), Some(format!("no rate of {E4M3}, so no answer for {E4M3}")));
+        // Where it is the exponential that has none, the conversion is not blamed.
+        let without_ex2 = rates_for(&profile(&hopper()[1..], &[]), PvMode::Fp8);
+        assert_eq!(without_ex2.verdicts()[0].reason, format!("no rate of {}", pv::EX2));
+        assert_eq!(
+            without_ex2.unanswered(),
+            Some(format!("no rate of {}, so no answer for {E4M3}", pv::EX2))
+        );
+        assert_eq!(rates_for(&profile(&hopper(), &[]), PvMode::Fp8).unanswered(), None);
         let nothing = rates_for(&profile(&[], &[]), PvMode::Bf16);
         assert_eq!(nothing.verdicts()[0].standing, Standing::Refused);
     }
