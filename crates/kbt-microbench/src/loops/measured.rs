@@ -40,6 +40,34 @@ impl MeasuredLoops {
     /// The schema this version writes.
     pub const SCHEMA: &'static str = "kbt.loops/1";
 
+    /// The first number that cannot be a measurement, and what is accepted.
+    pub fn check(&self) -> Result<(), String> {
+        if self.schema != Self::SCHEMA {
+            return Err(format!("schema `{}` is not `{}`", self.schema, Self::SCHEMA));
+        }
+        for l in &self.loops {
+            if l.cycles.is_empty() {
+                return Err(format!(
+                    "loop `{}` has no cycles; one number for each number of warps is expected",
+                    l.name
+                ));
+            }
+            if let Some(x) = l.cycles.iter().find(|x| !(x.is_finite() && **x > 0.0)) {
+                return Err(format!(
+                    "loop `{}`: cycles holds {x}; finite numbers above 0 are expected",
+                    l.name
+                ));
+            }
+            if !(l.spread_percent.is_finite() && l.spread_percent >= 0.0) {
+                return Err(format!(
+                    "loop `{}`: spread_percent is {}; a finite number of at least 0 is expected",
+                    l.name, l.spread_percent
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// The file, one line a loop.
     pub fn to_yaml(&self) -> Result<String, serde_yaml::Error> {
         let head = Self { loops: Vec::new(), ..self.clone() };
@@ -79,6 +107,19 @@ mod tests {
             }],
         };
         assert_eq!(serde_yaml::from_str::<MeasuredLoops>(&measured.to_yaml().unwrap()).unwrap(), measured);
+        for (cycles, spread_percent, says) in [
+            (vec![44.0, -1.0], 0.1, "cycles holds -1"),
+            (vec![f64::NAN], 0.1, "cycles holds NaN"),
+            (vec![0.0], 0.1, "cycles holds 0"),
+            (vec![f64::INFINITY], 0.1, "cycles holds inf"),
+            (vec![], 0.1, "has no cycles"),
+            (vec![44.0], -0.1, "spread_percent is -0.1"),
+        ] {
+            let one = MeasuredLoop { cycles, spread_percent, ..measured.loops[0].clone() };
+            let why = MeasuredLoops { loops: vec![one], ..measured.clone() }.check().unwrap_err();
+            assert!(why.starts_with("loop `chain_00_c1`") && why.contains(says), "{why}");
+        }
+        assert_eq!(measured.check(), Ok(()));
         let none = MeasuredLoops { loops: Vec::new(), ..measured };
         let yaml = none.to_yaml().unwrap();
         assert!(serde_yaml::from_str::<serde_yaml::Value>(&yaml).is_ok(), "{yaml}");
