@@ -18,8 +18,11 @@ mod index;
 #[cfg(test)]
 mod lane_tests;
 mod lanes;
+mod parameters;
 mod patterns;
 mod piece;
+#[cfg(test)]
+mod price_tests;
 mod reduce;
 mod scalar;
 mod scan;
@@ -328,7 +331,7 @@ fn add(
     if let Some(because) = &lifted.a_thread {
         stated.follows.push(format!("an element is a thread: as elements, groups and rows it has {because}"));
     }
-    stated.follows.extend(facts::from_parameters(&lifted.program, lifted.elements));
+    stated.follows.extend(parameters::from_parameters(&lifted.program, lifted.elements));
     let places: Vec<Vec<Place>> =
         lifted.places.iter().map(|list| list.iter().map(|at| place(*at, files)).collect()).collect();
     let text = anonymous(&lifted.program);

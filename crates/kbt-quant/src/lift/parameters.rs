@@ -1,0 +1,34 @@
+//! Values that follow from the kernel's parameters alone.
+
+use crate::lang::{Node, Op, Program, Shape};
+
+/// What is said of values that parameters alone give.
+pub(super) fn from_parameters(program: &Program, elements: f64) -> Option<String> {
+    let live = program.live();
+    let mut of_numbers: Vec<bool> = Vec::with_capacity(program.nodes.len());
+    for node in &program.nodes {
+        let all = !node.args.is_empty() && node.args.iter().all(|&a| of_numbers[a]);
+        of_numbers.push(matches!(node.op, Op::Num(_)) || all);
+    }
+    let computed = |i: usize| {
+        let op = program.nodes[i].op;
+        let work = !matches!(op, Op::Input(_) | Op::Num(_)) && !op.is_modifier();
+        live[i] && program.shapes[i] == Shape::Const && work && !of_numbers[i]
+    };
+    let taken = |i: usize| {
+        let output = program.outputs.iter().any(|(_, node)| *node == i);
+        let by = |(user, n): (usize, &Node)| n.args.contains(&i) && live[user] && !computed(user);
+        output || program.nodes.iter().enumerate().any(by)
+    };
+    let texts: Vec<String> = (0..program.nodes.len())
+        .filter(|&i| computed(i) && taken(i))
+        .map(|i| program.expression(i, true))
+        .collect();
+    (!texts.is_empty()).then(|| {
+        format!(
+            "{} from parameters of the kernel alone: priced once for the {elements} elements of a thread; it is free only if \
+             the host passes it, or where ptxas moves it out of a loop",
+            texts.join(", ")
+        )
+    })
+}
