@@ -356,8 +356,9 @@ fn table(args: &TableArgs) -> Outcome {
         Some(mode) => {
             let outcome = rates_for(&profile, mode);
             print(args.format, &outcome, |o| o.render_text())?;
-            match outcome.verdicts().into_iter().find(|v| v.standing == Standing::Refused) {
-                Some(verdict) => Err(Failure::Refused(verdict.reason)),
+            let whole = || outcome.verdicts().into_iter().find(|v| v.standing == Standing::Refused);
+            match outcome.unanswered().or_else(|| whole().map(|v| v.reason)) {
+                Some(why) => Err(Failure::Refused(why)),
                 None => Ok(ExitCode::SUCCESS),
             }
         }

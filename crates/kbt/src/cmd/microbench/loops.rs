@@ -103,6 +103,7 @@ fn score_loops(args: &ScoreArgs) -> Outcome {
     let measured: MeasuredLoops = serde_yaml::from_slice(&read_input(&args.loops)?).map_err(|e| {
         Failure::input(format!("{name}: {e}; expected what `kbt microbench loops run` wrote"))
     })?;
+    measured.check().map_err(|why| Failure::input(format!("{name}: {why}")))?;
     let profile = load(&args.device)?;
     let arch = profile.arch;
     let (modules, compiler) = modules(arch, &tools()?)?;
