@@ -274,4 +274,31 @@ fn a_mode_whose_rates_are_refused_ends_with_three_after_its_outcome() {
     assert_eq!(ran.status.code(), Some(3), "{}", text(&ran.stdout));
     assert!(!ran.stdout.is_empty() && text(&ran.stderr).contains("refused"), "{}", text(&ran.stderr));
     assert!(kbt(&["table", "h200-sxm", "--pv-mode", "fp8"], None).status.success());
+    // A conversion that has a rate is not said to have none, and one refused suspect among others is told too.
+    let ran = kbt(&["table", "sm_120a", "--pv-mode", "bf16"], None);
+    let why = "refused: no rate of ex2.approx.ftz.f32, so no answer for cvt.rn.bf16x2.f32";
+    assert_eq!(ran.status.code(), Some(3));
+    assert!(text(&ran.stderr).contains(why), "{}", text(&ran.stderr));
+    let ran = kbt(&["table", "sm_90a", "--pv-mode", "fp4"], None);
+    assert_eq!(ran.status.code(), Some(3));
+    assert!(text(&ran.stderr).contains("no rate of "), "{}", text(&ran.stderr));
+}
+
+#[test]
+fn loops_of_negative_or_no_cycles_are_told_before_anything_is_scored() {
+    let dir = tempfile::tempdir().unwrap();
+    for cycles in ["-4.0", ".nan", "0"] {
+        let loops = file(
+            &dir,
+            "loops.yaml",
+            &format!(
+                "schema: kbt.loops/1\ncompiler: c\nprovenance: {{kind: mined, by: ptxas}}\nrefused: []\nloops:\n- {{name: a, \
+                 digest: '1', spread_percent: 0.1, cycles: [{cycles}]}}\n"
+            ),
+        );
+        let ran = kbt(&["loops", "score", &loops], None);
+        assert_eq!(ran.status.code(), Some(2), "{}", text(&ran.stderr));
+        let why = "loop `a`: cycles holds ";
+        assert!(text(&ran.stderr).contains(why), "{}", text(&ran.stderr));
+    }
 }
