@@ -4,6 +4,10 @@
 //! folder a pv mode or target with that run's step files and one trace. The recordings under
 //! `fixtures/recordings/` are embedded. What is read from one is `recorded`, never `measured`.
 
+mod import;
+
+pub use import::import;
+
 use crate::record::read_back;
 use crate::{RunDir, RunError, StepRecord};
 use kbt_device::{DeviceProfile, ProfileError};
@@ -208,6 +212,9 @@ pub const TRACE_FILE: &str = "trace.kbttrace";
 /// The name of a run's fact sheet.
 pub const FACTS_FILE: &str = "facts.yaml";
 
+/// The target file of a run, as it was read.
+pub const TARGET_FILE: &str = "target.json";
+
 /// The name of a run's device profile.
 pub const PROFILE_FILE: &str = "profile.yaml";
 
@@ -262,59 +269,4 @@ fn measured_on(value: &serde_json::Value) -> Option<(String, String, String)> {
 #[must_use]
 pub fn key_of_target(file: &str) -> String {
     Path::new(file).file_stem().map_or_else(|| file.to_owned(), |s| s.to_string_lossy().into_owned())
-}
-
-/// Copies what a recording keeps of a finished run: the device profile, and into a folder of the run's own the step
-/// files, the fact sheet and the trace.
-pub fn import(run: &Path, into: &Path, meta: &RecordingMeta) -> Result<Vec<PathBuf>, RecordingError> {
-    let spec = RunDir::spec(run)?;
-    let opened = RunDir::open(run)?;
-    let key = match (&spec.pv_mode, &spec.target) {
-        (Some(mode), None) => mode.clone(),
-        (_, Some(target)) => key_of_target(target),
-        (None, None) => "target".to_owned(),
-    };
-    let io = |path: &Path| {
-        let file = path.display().to_string();
-        move |e: std::io::Error| RecordingError::Damaged { file: file.clone(), message: e.to_string() }
-    };
-    if opened.finished().len() != Step::ALL.len() {
-        let missing: Vec<_> =
-            Step::ALL.iter().filter(|s| !opened.finished().contains_key(s)).map(|s| s.as_str()).collect();
-        return Err(RecordingError::Damaged {
-            file: run.display().to_string(),
-            message: format!(
-                "the run did not finish {}; only a finished run is a recording",
-                missing.join(", ")
-            ),
-        });
-    }
-    let folder = into.join(&key);
-    std::fs::create_dir_all(&folder).map_err(io(&folder))?;
-    let mut written = Vec::new();
-    for step in Step::ALL {
-        let name = format!("{}-{step}.json", step.index());
-        let (from, to) = (run.join("steps").join(&name), folder.join(&name));
-        std::fs::copy(&from, &to).map_err(io(&from))?;
-        written.push(to);
-    }
-    for name in [TRACE_FILE, FACTS_FILE] {
-        let (from, to) = (run.join(name), folder.join(name));
-        if from.exists() {
-            std::fs::copy(&from, &to).map_err(io(&from))?;
-            written.push(to);
-        }
-    }
-    let yaml = serde_yaml::to_string(meta)
-        .map_err(|e| RecordingError::Damaged { file: "recording.yaml".into(), message: e.to_string() })?;
-    let path = into.join("recording.yaml");
-    std::fs::write(&path, yaml).map_err(io(&path))?;
-    written.push(path);
-    let (from, to) = (run.join(PROFILE_FILE), into.join(PROFILE_FILE));
-    let text = std::fs::read_to_string(&from).map_err(io(&from))?;
-    let mut profile = DeviceProfile::from_yaml(&text, &from.display().to_string())?;
-    profile.name.clone_from(&meta.name);
-    std::fs::write(&to, profile.to_yaml()?).map_err(io(&to))?;
-    written.push(to);
-    Ok(written)
 }

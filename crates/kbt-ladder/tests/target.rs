@@ -153,14 +153,17 @@ fn a_build_that_fails_and_a_run_without_a_time_are_named_and_the_ladder_goes_on(
     assert_eq!(run.finished().len(), 7, "{said}");
     let rates = step(&run, Step::Rates);
     assert_eq!(rates.origin, Origin::Refused);
-    for word in ["the build failed: exit code 7", "no compiler", "the run failed: printed no time"] {
+    for word in ["the build failed: exit code 7", "no compiler"] {
         assert!(rates.headline.contains(word), "{} should say {word}", rates.headline);
     }
-    assert!(
-        step(&run, Step::Triage).headline.contains("printed no time"),
-        "{}",
-        step(&run, Step::Triage).headline
-    );
+    let triage = &step(&run, Step::Triage).headline;
+    assert!(triage.contains("not launched, since the build failed: exit code 7"), "{triage}");
+    let yaml = format!("run: {{command: [sh, -c, 'echo hello']}}\n{FACTS}");
+    let (_, run, _) = Fake::new(live(), &[], &yaml).climb();
+    let rates = &step(&run, Step::Rates).headline;
+    assert!(rates.contains("the run failed: printed no time"), "{rates}");
+    let triage = &step(&run, Step::Triage).headline;
+    assert!(triage.contains("printed no time"), "{triage}");
     assert!(run.finished().values().all(|r| r.origin != Origin::Refused || r.needs.is_some()));
 }
 
@@ -275,4 +278,97 @@ fn a_trace_is_read_where_the_target_gives_one_and_refused_where_it_does_not_keep
     assert!(origin == Origin::Refused && headline.contains("wrote no "), "{headline}");
     let (origin, headline) = traced(copies, "nsys");
     assert!(origin == Origin::Refused && headline.contains("`nsys` is not known"), "{headline}");
+}
+
+#[test]
+fn what_an_earlier_build_left_is_not_launched_after_a_failed_one() {
+    let yaml = format!(
+        "run: {{command: [sh, -c, 'echo ran >> launches; echo kbt-time-us 5']}}\n{FACTS}\
+         knobs: [{{name: N, values: [1, 2], default: 1}}]\noutputs: [{{name: y}}]\n\
+         trace: {{format: kbt, levels: {{coarse: {{}}}}}}\nbuild: {{command: [sh, -c, 'exit 7']}}\n"
+    );
+    let fake = Fake::new(live(), &[], &yaml);
+    let (_, run, _) = fake.climb();
+    assert!(!fake.path("launches").exists());
+    for at in [Step::Trace, Step::Handoff, Step::Validate] {
+        assert_eq!(step(&run, at).origin, Origin::Refused);
+        assert!(step(&run, at).headline.contains("not launched"), "{}", step(&run, at).headline);
+    }
+}
+
+/// A recording of a run of `whole`, in a folder of its own.
+fn recording_of(fake: &Fake, into: &Path, force: bool) -> Result<(), String> {
+    kbt_ladder::recording::import(&[fake.path("run")], into, force).map(|_| ()).map_err(|e| e.to_string())
+}
+
+#[test]
+fn a_recording_answers_for_the_target_file_that_it_was_made_with() {
+    let fake = whole("", "right.st");
+    fake.climb();
+    let dir = tempfile::tempdir().unwrap();
+    let into = dir.path().join("card");
+    recording_of(&fake, &into, false).unwrap();
+    let replay = |from: &str, to: &str| {
+        let backend = Backend::Recorded(Box::new(Recording::load(&into).unwrap()));
+        let again = Fake { backend, ..whole("", "right.st") };
+        let text = std::fs::read_to_string(again.path("fake.yaml")).unwrap();
+        assert!(text.contains(from));
+        std::fs::write(again.path("fake.yaml"), text.replacen(from, to, 1)).unwrap();
+        again.climb().1
+    };
+    let same = replay("elements", "elements");
+    assert_eq!(
+        step(&same, Step::Handoff).origin,
+        Origin::Recorded,
+        "{}",
+        step(&same, Step::Handoff).headline
+    );
+    assert_eq!(step(&same, Step::Validate).origin, Origin::Recorded);
+    assert!(
+        !step(&same, Step::Triage).headline.contains("target file"),
+        "{}",
+        step(&same, Step::Triage).headline
+    );
+    let other = replay("67108864", "1024");
+    for at in [Step::Triage, Step::Handoff, Step::Validate] {
+        let found = step(&other, at);
+        assert_eq!(found.origin, Origin::Refused, "{at}: {}", found.headline);
+        assert!(
+            found.headline.contains("of another target file named fake: its facts"),
+            "{}",
+            found.headline
+        );
+    }
+    let other = replay("values: [1, 2, 3]", "values: [1, 2]");
+    assert_eq!(step(&other, Step::Handoff).origin, Origin::Refused);
+    assert_ne!(step(&other, Step::Triage).origin, Origin::Refused);
+    std::fs::remove_file(into.join("fake/target.json")).unwrap();
+    let old = replay("elements", "elements");
+    let validate = &step(&old, Step::Validate).headline;
+    assert!(validate.contains("recorded with an unknown target file"), "{validate}");
+    let old = replay("67108864", "1024");
+    assert_eq!(step(&old, Step::Validate).origin, Origin::Refused);
+}
+
+#[test]
+fn an_import_replaces_nothing_unasked_and_leaves_nothing_half_written() {
+    let fake = whole("", "right.st");
+    fake.climb();
+    let dir = tempfile::tempdir().unwrap();
+    let into = dir.path().join("card");
+    let run = fake.path("run");
+    let twice =
+        kbt_ladder::recording::import(&[run.clone(), run.clone()], &into, true).unwrap_err().to_string();
+    assert!(twice.contains("a recording keeps one run of each"), "{twice}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    recording_of(&fake, &into, false).unwrap();
+    let error = recording_of(&fake, &into, false).unwrap_err();
+    assert!(error.contains("card/fake: the recording has a run of `fake`; --force replaces it"), "{error}");
+    recording_of(&fake, &into, true).unwrap();
+    std::fs::write(run.join("profile.yaml"), "schema: nothing\n").unwrap();
+    let before = std::fs::read(into.join("profile.yaml")).unwrap();
+    recording_of(&fake, &into, true).unwrap_err();
+    assert_eq!(std::fs::read(into.join("profile.yaml")).unwrap(), before);
+    recording_of(&fake, &dir.path().join("new"), false).unwrap_err();
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "only the recording is there");
 }

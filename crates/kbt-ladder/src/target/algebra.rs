@@ -4,6 +4,7 @@ use super::TargetTuner;
 use super::found::CODE;
 use crate::steps::fatal;
 use crate::{StepFailure, StepOutput};
+use kbt_evidence::{Standing, Verdict};
 use kbt_quant::lift::{Region, lift};
 use kbt_quant::outcome::{AlgebraOutcome, LiftError, lift_outcome};
 use kbt_quant::rewrite::Limits;
@@ -38,6 +39,33 @@ impl TargetTuner<'_> {
         };
         let text = self.run.join(CODE).join("lift.txt");
         crate::rundir::write_atomic(&text, lifted.render_text().as_bytes()).map_err(fatal)?;
-        self.noted(&AlgebraOutcome::of_lift(lifted), code.ptx_stale.as_deref(), &[])
+        let mut out = self.noted(&AlgebraOutcome::of_lift(lifted), code.ptx_stale.as_deref(), &[])?;
+        out.verdicts = out.verdicts.into_iter().map(unproven).collect();
+        Ok(out)
+    }
+}
+
+/// That the rules found nothing is no proof that there is nothing: the search is over rules, not over programs.
+fn unproven(mut verdict: Verdict) -> Verdict {
+    if verdict.standing == Standing::RuledOut && !verdict.is_measured() {
+        verdict.standing = Standing::Open;
+        verdict.reason = format!("no rule found a cheaper program: {}", verdict.reason);
+    }
+    verdict
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kbt_evidence::{FixClass, Step};
+
+    #[test]
+    fn a_search_that_found_nothing_leaves_the_class_open() {
+        let found = Verdict::new(FixClass::Algebra, Standing::RuledOut, Step::Algebra, "none of 1 pieces");
+        let told = unproven(found);
+        assert_eq!(told.standing, Standing::Open);
+        assert_eq!(told.reason, "no rule found a cheaper program: none of 1 pieces");
+        let refused = Verdict::new(FixClass::Algebra, Standing::Refused, Step::Algebra, "no PTX");
+        assert_eq!(unproven(refused).standing, Standing::Refused);
     }
 }

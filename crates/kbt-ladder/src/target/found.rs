@@ -20,6 +20,9 @@ pub(super) struct Found {
     pub(super) files: Vec<Artifact>,
     /// What did not go as promised, by command: `the build failed: exit code 1; its last words: …`.
     pub(super) notes: Vec<String>,
+    /// How the build failed. What an earlier build left is not run then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) build_failed: Option<String>,
 }
 
 impl Found {
@@ -58,6 +61,20 @@ impl TargetTuner<'_> {
         Ok(found)
     }
 
+    /// Whether the target's program is this build's.
+    ///
+    /// # Errors
+    /// Where the build failed: what would run is another build's.
+    pub(super) fn launchable(&mut self) -> Result<(), StepFailure> {
+        match self.found()?.build_failed {
+            None => Ok(()),
+            Some(why) => Err(StepFailure::Refused {
+                reason: format!("not launched, since {why}"),
+                needs: "a build that succeeds: `kbt target check` runs each command once".into(),
+            }),
+        }
+    }
+
     fn find(&mut self) -> Result<Found, StepFailure> {
         let folder = self.run.join(CODE);
         let (build, dump, inputs) = (folder.join("build"), folder.join("dump"), self.inputs(0));
@@ -70,8 +87,9 @@ impl TargetTuner<'_> {
             self.note("  building the target");
         }
         let built = self.launcher().build(Some(&build));
-        notes.extend(built.filter(|b| !b.is_ok()).map(|b| failed("the build", &b)));
-        if self.is_live() {
+        let build_failed = built.filter(|b| !b.is_ok()).map(|b| failed("the build", &b));
+        notes.extend(build_failed.clone());
+        if self.is_live() && build_failed.is_none() {
             self.note("  a first run of the target");
             let request = LaunchRequest {
                 inputs: Some(inputs),
@@ -94,7 +112,7 @@ impl TargetTuner<'_> {
             files.push(Artifact { path, ..artifact });
         }
         files.sort_by_key(|f| f.stale.is_some());
-        Ok(Found { files, notes })
+        Ok(Found { files, notes, build_failed })
     }
 }
 

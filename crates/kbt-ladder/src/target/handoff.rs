@@ -50,7 +50,12 @@ impl TargetTuner<'_> {
         }
         if !self.is_live() {
             return match self.recorded::<SplitOutcome>(Step::Handoff)? {
-                Some(outcome) => told(&outcome, Origin::Recorded, &in_ptx, None),
+                Some(outcome) => {
+                    let with = self.recorded_with(Step::Handoff)?;
+                    let mut out = told(&outcome, Origin::Recorded, &in_ptx, None)?;
+                    out.headline += &with.map(|w| format!("; {w}")).unwrap_or_default();
+                    Ok(out)
+                }
                 // Where nothing is known without a run, there is nothing to tell.
                 None if in_ptx.is_empty() && self.target.handoff.is_none() => Err(self.needs_live("sweep")),
                 None => match self.needs_live("sweep") {
@@ -61,6 +66,7 @@ impl TargetTuner<'_> {
                 },
             };
         }
+        self.launchable()?;
         let dir = self.run.join("sweep");
         // The sweep reads the tensors that the reference was computed from.
         copy_inputs(&self.inputs(0), &spec.target.input_folder(0, &dir.join("inputs"))).map_err(fatal)?;

@@ -13,6 +13,7 @@ mod found;
 mod handoff;
 mod notes;
 mod rates;
+mod same;
 mod schedule;
 mod tensors;
 mod timing;
@@ -23,6 +24,8 @@ mod validate;
 pub use check::AgainstReference;
 
 use crate::ladder::Progress;
+// The copy of the target file that a run keeps, so that a resumed run is of the same target.
+use crate::recording::TARGET_FILE;
 use crate::steps::{Outcome, TunerError, fatal, progress_line};
 use crate::{Backend, History, Origin, Runner, StepFailure, StepOutput};
 use code::Code;
@@ -46,9 +49,6 @@ pub struct TargetTuner<'a> {
     code: Option<Code>,
     progress: &'a mut dyn FnMut(&str),
 }
-
-/// The copy of the target file that a run keeps, so that a resumed run is of the same target.
-const TARGET_FILE: &str = "target.json";
 
 impl<'a> TargetTuner<'a> {
     /// A tuner whose files go to the run directory `run`; `file` is the target as the user named it. `progress` is told
@@ -153,7 +153,12 @@ impl<'a> TargetTuner<'a> {
     /// Replays the step, or refuses it.
     fn replay<T: Outcome>(&self, step: Step, what: &str) -> Result<StepOutput, StepFailure> {
         match self.recorded::<T>(step)? {
-            Some(outcome) => crate::steps::output(Origin::Recorded, &outcome),
+            Some(outcome) => {
+                let with = self.recorded_with(step)?;
+                let mut out = crate::steps::output(Origin::Recorded, &outcome)?;
+                out.headline += &with.map(|w| format!("; {w}")).unwrap_or_default();
+                Ok(out)
+            }
             None => Err(self.needs_live(what)),
         }
     }

@@ -21,6 +21,7 @@ impl TargetTuner<'_> {
         setting: &Setting,
         processes: usize,
     ) -> Result<(Figure, Launch), StepFailure> {
+        self.launchable()?;
         let request = self.timed(setting.clone())?;
         let launcher = self.launcher();
         let (mut times, mut last) = (Vec::new(), None);

@@ -33,6 +33,7 @@ impl TargetTuner<'_> {
             }
             return self.replay::<TraceOutcome>(kbt_evidence::Step::Trace, "trace");
         }
+        self.launchable()?;
         let Some(input) = input_named(&trace.format) else {
             return Err(refused(format!(
                 "trace format `{}` is not known; known: {}",

@@ -4,6 +4,7 @@ use super::TargetTuner;
 use crate::recording::FACTS_FILE;
 use crate::steps::fatal;
 use crate::{Backend, StepFailure, StepOutput};
+use kbt_evidence::Step;
 use kbt_roofline::outcome::Status;
 use kbt_roofline::{Ceilings, FactSheet, triage};
 
@@ -28,6 +29,7 @@ impl TargetTuner<'_> {
             }
             Backend::Recorded(recording) => match recording.file(&self.key(), FACTS_FILE) {
                 Some(bytes) => {
+                    notes.extend(self.recorded_with(Step::Triage)?);
                     let origin = format!("{}/{}/{FACTS_FILE}", recording.meta.name, self.key());
                     FactSheet::from_yaml(&String::from_utf8_lossy(bytes), &origin).map_err(fatal)?
                 }

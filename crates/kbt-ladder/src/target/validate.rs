@@ -33,6 +33,7 @@ impl TargetTuner<'_> {
         if !self.is_live() {
             return self.replay::<ValidateOutcome>(Step::Validate, "validation");
         }
+        self.launchable()?;
         let base = self.target.default_setting();
         let mut variants = vec![("baseline".to_owned(), base.clone())];
         let split = history.steps.get(&Step::Handoff).and_then(|r| r.outcome.clone());

@@ -23,11 +23,14 @@ enum Command {
         /// The recording's folder; its last part is the recording's name. Default: recordings/DEVICE-DATE.
         #[arg(long)]
         into: Option<PathBuf>,
+        /// Replace runs of the same pv mode or target that the recording has.
+        #[arg(long)]
+        force: bool,
     },
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let Command::Import { runs, into } = args.command;
+    let Command::Import { runs, into, force } = args.command;
     let mut all = Vec::new();
     for path in &runs {
         all.extend(runs_in(path)?);
@@ -36,17 +39,12 @@ pub(crate) fn run(args: Args) -> Outcome {
         Some(into) => into,
         None => Path::new("recordings").join(name_of(&recording::describe(&all[0], "")?)),
     };
-    let name = into.file_name().map(|n| n.to_string_lossy().into_owned());
-    let name = name.ok_or_else(|| {
-        Failure::input(format!("--into {}: has no last part to name it by", into.display()))
-    })?;
-    for run in &all {
-        let meta: RecordingMeta = recording::describe(run, &name)?;
-        for path in recording::import(run, &into, &meta)? {
-            crate::output::emit(&path.display().to_string())?;
-        }
+    if into.file_name().is_none() {
+        return Err(Failure::input(format!("--into {}: has no last part to name it by", into.display())));
     }
-    // What was written must read.
+    for path in recording::import(&all, &into, force)? {
+        crate::output::emit(&path.display().to_string())?;
+    }
     let made = recording::Recording::load(&into)?;
     crate::output::tell!(
         "kbt: recording of {}: {}; use it with --device {}",

@@ -6,7 +6,7 @@ use kbt_kernels::attention::PvMode;
 use kbt_ladder::recording::PROFILE_FILE;
 use kbt_ladder::steps::AttentionTuner;
 use kbt_ladder::target::TargetTuner;
-use kbt_ladder::{Backend, Ladder, RunDir, RunSpec, Summary, new_run_path};
+use kbt_ladder::{Backend, Ladder, Origin, RunDir, RunSpec, Summary, new_run_path};
 use kbt_target::Target;
 use kbt_toolchain::Toolchain;
 use std::io::IsTerminal;
@@ -102,6 +102,9 @@ pub(crate) fn run(args: Args) -> Outcome {
     run.finish()?;
     crate::output::emit(&summary.render_text())?;
     crate::output::tell!("kbt: report {}", link(&written.html));
+    if run.finished().values().all(|r| r.origin == Origin::Refused) {
+        return Err(Failure::Refused("every step was refused; each says what it needs".into()));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
