@@ -243,7 +243,7 @@ fn an_export_that_fails_leaves_what_was_there() {
     // Ring headers that are cut off: a trace without a record.
     let whole = std::fs::read(recording("fp8")).unwrap();
     std::fs::write(&out, "what was there").unwrap();
-    std::fs::write(&trace, &whole[..5000]).unwrap();
+    std::fs::write(&trace, &whole[..2200]).unwrap();
     for to in ["perfetto", "chrome", "svg"] {
         let output = kbt(&["export", trace.to_str().unwrap(), "--to", to, "-o", out.to_str().unwrap()]);
         let said = text(&output.stderr);
@@ -308,6 +308,58 @@ fn a_comparison_says_what_is_odd_and_a_damaged_trace_passes_no_gate() {
     }
     let twice = kbt(&["diff", "-", "-"]);
     assert!(twice.status.code() == Some(2) && text(&twice.stderr).contains("can be read once"));
+}
+
+/// A copy of the fp4 recording with `change` made to its bytes.
+fn changed(folder: &Path, name: &str, change: impl Fn(&mut Vec<u8>)) -> PathBuf {
+    let mut bytes = std::fs::read(recording("fp4")).unwrap();
+    change(&mut bytes);
+    let file = folder.join(name);
+    std::fs::write(&file, &bytes).unwrap();
+    file
+}
+
+/// Opens the ring that was closed first: its mark is cleared.
+fn unclosed(bytes: &mut Vec<u8>) {
+    use kbt_trace::bindings as b;
+    let (open, closed) = (b::KBT_TRACE_RING_OPEN.to_le_bytes(), b::KBT_TRACE_RING_CLOSED.to_le_bytes());
+    let mark: Vec<u8> = open.into_iter().chain(closed).collect();
+    let at = bytes.windows(8).position(|w| w == mark).unwrap();
+    bytes[at + 4..at + 8].fill(0);
+}
+
+#[test]
+fn a_role_without_its_close_passes_no_gate_and_is_not_accepted() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, hung) = (recording("fp4"), changed(folder.path(), "hung.kbttrace", unclosed));
+    let (whole, hung) = (whole.to_str().unwrap(), hung.to_str().unwrap());
+    assert_eq!(kbt(&["diff", whole, hung]).status.code(), Some(0), "told, not judged");
+    let output = kbt(&["diff", whole, hung, "--gate", "period=100"]);
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("ended without close()"), "{said}");
+    let times = "for i in 1 2 3; do echo kbt-time-us 100; done; echo kbt-clock-mhz 1980\n";
+    let script = format!("{times}if [ -n \"$KBT_TRACE_OUT\" ]; then cp '{hung}' \"$KBT_TRACE_OUT\"; fi\n");
+    let output = kbt(&["observe", &target(folder.path(), "kbt", &script), "--rounds", "6"]);
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(3) && said.contains("ended without close()"), "{said}");
+}
+
+#[test]
+fn a_gate_on_a_detail_trace_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = std::mem::offset_of!(kbt_trace::bindings::kbt_trace_file_header, level);
+    let detail = changed(folder.path(), "detail.kbttrace", |bytes| bytes[at] = 3);
+    let (coarse, detail) = (recording("fp4"), detail.to_str().unwrap().to_owned());
+    let coarse = coarse.to_str().unwrap();
+    for (a, b) in [(coarse, detail.as_str()), (detail.as_str(), coarse)] {
+        assert_eq!(kbt(&["diff", a, b]).status.code(), Some(0), "told, not judged");
+        let output = kbt(&["diff", a, b, "--gate", "period=100"]);
+        let said = text(&output.stderr);
+        assert!(
+            output.status.code() == Some(3) && said.contains("detail.kbttrace: recorded at level"),
+            "{said}"
+        );
+    }
 }
 
 /// A target whose command is a shell script; it sees `KBT_TRACE` and `KBT_TRACE_OUT`.
