@@ -311,7 +311,7 @@ fn a_comparison_says_what_is_odd_and_a_damaged_trace_passes_no_gate() {
 }
 
 /// A copy of the fp4 recording with `change` made to its bytes.
-fn changed(folder: &Path, name: &str, change: impl Fn(&mut Vec<u8>)) -> PathBuf {
+fn changed(folder: &Path, name: &str, change: impl Fn(&mut [u8])) -> PathBuf {
     let mut bytes = std::fs::read(recording("fp4")).unwrap();
     change(&mut bytes);
     let file = folder.join(name);
@@ -320,7 +320,7 @@ fn changed(folder: &Path, name: &str, change: impl Fn(&mut Vec<u8>)) -> PathBuf 
 }
 
 /// Opens the ring that was closed first: its mark is cleared.
-fn unclosed(bytes: &mut Vec<u8>) {
+fn unclosed(bytes: &mut [u8]) {
     use kbt_trace::bindings as b;
     let (open, closed) = (b::KBT_TRACE_RING_OPEN.to_le_bytes(), b::KBT_TRACE_RING_CLOSED.to_le_bytes());
     let mark: Vec<u8> = open.into_iter().chain(closed).collect();
