@@ -51,7 +51,8 @@ fn most(xs: &[f64]) -> f64 {
 const CASES: &[Case] = &[
     Case {
         kernel: "affine_of_parameters",
-        pays: false,
+        // Its one element a thread pays for the division of the parameters, which a reciprocal does for less.
+        pays: true,
         positive: &[],
         formula: |g| vec![g.each(|x, p| (x[0] - p[0]) * p[1] * p[1] + p[0] / p[1])],
     },
@@ -170,8 +171,8 @@ const CASES: &[Case] = &[
     },
     Case {
         kernel: "huber",
-        // c (|d| - c / 2) is one multiply-add, as c c / 2 is of parameters alone.
-        pays: true,
+        // c (|d| - c / 2) as one multiply-add needs c c / 2, which the thread would have to work out itself.
+        pays: false,
         positive: &[],
         formula: |g| {
             vec![g.each(|x, p| {
