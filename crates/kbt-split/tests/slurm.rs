@@ -57,7 +57,13 @@ fn task() {
 
 #[test]
 fn a_real_slurm_runs_every_point_once_though_a_node_is_lost() {
-    let Some(slurm) = LoopbackSlurm::start() else { return };
+    // Slurm's own count of GPUs can break in the moment that the node is lost; its log says so, and only then is it tried anew.
+    let settled = (0..4).any(|_| LoopbackSlurm::start().is_none_or(|slurm| swept_with_a_node_lost(&slurm)));
+    assert!(settled, "Slurm lost count of its GPUs four times");
+}
+
+/// False where Slurm lost count of its GPUs, so that nothing can be said of the sweep.
+fn swept_with_a_node_lost(slurm: &LoopbackSlurm) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     std::fs::write(folder.join("run.sh"), SCRIPT).unwrap();
@@ -86,18 +92,23 @@ fn a_real_slurm_runs_every_point_once_though_a_node_is_lost() {
             slurm.lose_node("n2");
             stopped.set(true);
         }
-        false
+        slurm.has_lost_count()
     };
     let mut sweep = SlurmSweep::prepare(&dir, spec(folder), false, &cluster, options).unwrap();
     sweep.watch = &watch;
     sweep.stop = &half_way;
-    let outcome = sweep.run().unwrap();
+    let outcome = sweep.run();
+    if slurm.has_lost_count() {
+        return false;
+    }
+    let outcome = outcome.unwrap();
     assert!(stopped.get(), "node n2 was never stopped");
     assert!(requeued.get() > 0, "no task of the lost node was submitted again");
     accounted(&dir, &outcome);
     let log = std::fs::read_to_string(folder.join("log")).unwrap();
     let places: BTreeSet<&str> = log.lines().filter_map(|l| l.split_once(' ')).map(|(_, at)| at).collect();
     assert_eq!(places, ["n1 0", "n1 1", "n2 0", "n2 1"].into(), "each task has one GPU of its node");
+    true
 }
 
 /// Every point has one line in the journal, and the two that fail have failed in their own way.

@@ -83,6 +83,13 @@ impl LoopbackSlurm {
         self.path("slurm.conf")
     }
 
+    /// Whether Slurm has lost count of its GPUs, as it may when a task comes back while its node is being given up: what
+    /// runs from then on has no GPU or waits for one for ever.
+    pub(crate) fn has_lost_count(&self) -> bool {
+        let log = std::fs::read_to_string(self.path("slurmctld.log")).unwrap_or_default();
+        log.contains("bad node_offset")
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
