@@ -23,6 +23,7 @@ struct Head {
     columns: Vec<String>,
     kinds: Vec<String>,
     time_unit: String,
+    cta_begin_unit: String,
     roles: Vec<String>,
     events: Vec<String>,
     barriers: Vec<String>,
@@ -48,12 +49,14 @@ struct Places {
     step: usize,
     released_at: usize,
     released_by: usize,
+    cta_begin: usize,
 }
 
 /// Writes the rows that `input` holds to the Parquet file `out`; `name` stands for the input in messages. Columns:
 /// `cta`, `sm`, `role`, `kind` (event, wait, instant, arrive), `name`, `begin_UNIT`, `end_UNIT`, `step`,
-/// `released_at_UNIT`, `released_by`, where UNIT is `cycles` or `ns` from the CTA's first record. The first line of
-/// the input is under the key `kbt.trace`.
+/// `released_at_UNIT`, `released_by`, where UNIT is `cycles` or `ns` from the CTA's first record, and `cta_begin_UNIT`,
+/// when that was beside other CTAs'. The first line of the input is under the key `kbt.trace`; its `cta_begin_from` says
+/// what that time is counted from.
 ///
 /// # Errors
 /// Where a line is not what it should be, the last line is missing, or the file cannot be written.
@@ -158,6 +161,7 @@ impl Head {
             step: place("step")?,
             released_at: place("released_at")?,
             released_by: place("released_by")?,
+            cta_begin: place("cta_begin")?,
         })
     }
 
@@ -218,6 +222,7 @@ impl Head {
             count("step", at.step),
             timed("released_at", at.released_at),
             text("released_by", &|row| named(&self.roles, row[at.released_by])),
+            count(&format!("cta_begin_{}", self.cta_begin_unit), at.cta_begin),
         ]
     }
 }

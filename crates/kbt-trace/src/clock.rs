@@ -1,4 +1,45 @@
-//! Time stamps of 32 bits made whole.
+//! Time stamps of 32 bits made whole, and whose stamps may be held against each other.
+
+/// Whose ticks count from one zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TimeLine {
+    /// The lanes of one CTA; nothing relates CTAs to each other.
+    #[default]
+    Cta,
+    /// The lanes of one CTA, which its [`Anchor`](crate::Anchor) places on the global timer.
+    Timer,
+    /// The CTAs of one SM, whose clock counted them, from its first record; clocks of two SMs have no relation.
+    Sm,
+    /// All CTAs.
+    Trace {
+        /// The earliest record.
+        zero: u64,
+    },
+}
+
+impl TimeLine {
+    /// The word used in files.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cta => "cta",
+            Self::Timer => "timer",
+            Self::Sm => "sm",
+            Self::Trace { .. } => "trace",
+        }
+    }
+}
+
+/// The earliest of stamps of one 32-bit clock that lie within one turn of it: the one after the widest gap.
+pub(crate) fn earliest(stamps: impl IntoIterator<Item = u32>) -> Option<u32> {
+    let mut stamps: Vec<u32> = stamps.into_iter().collect();
+    stamps.sort_unstable();
+    let before = stamps.last().into_iter().chain(&stamps);
+    stamps
+        .iter()
+        .zip(before)
+        .max_by_key(|(stamp, before)| stamp.wrapping_sub(**before))
+        .map(|(stamp, _)| *stamp)
+}
 
 /// Extends 32-bit time stamps of one lane to 64 bits.
 ///
@@ -59,7 +100,14 @@ const BEHIND: u32 = 1 << 31;
 
 #[cfg(test)]
 mod tests {
-    use super::Unwrap;
+    use super::{Unwrap, earliest};
+
+    #[test]
+    fn the_earliest_stamp_follows_the_widest_gap() {
+        assert_eq!(earliest([500, 100, 900]), Some(100));
+        assert_eq!(earliest([5, u32::MAX - 5, 60]), Some(u32::MAX - 5), "across a wrap");
+        assert_eq!((earliest([7]), earliest([])), (Some(7), None));
+    }
 
     #[test]
     fn a_wrap_goes_on_and_a_step_back_is_refused() {

@@ -54,6 +54,7 @@ mod text;
 mod verdicts;
 
 pub use analyse::{AnalyseOptions, CleanRun, analyse};
+pub use clock::TimeLine;
 pub use error::TraceError;
 pub use kbt::BufferLayout;
 pub use memory::MemoryTrace;

@@ -1,6 +1,6 @@
 //! A trace as the analysis and the writers see it, whoever recorded it. Reading a format lives in [`crate::read`].
 
-use crate::{Problems, TraceError};
+use crate::{Problems, TimeLine, TraceError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -242,6 +242,8 @@ pub struct TraceInfo {
     pub level: Option<Level>,
     /// Its clock.
     pub clock: Clock,
+    /// Whose ticks count from one zero.
+    pub time_line: TimeLine,
     /// Roles; a lane names one by index.
     pub roles: Vec<Role>,
     /// Events, by id.
@@ -262,6 +264,7 @@ impl TraceInfo {
             format: crate::Input::Kbt,
             level: Some(level),
             clock: Clock::Cycles { sm_mhz: sm_clock_mhz },
+            time_line: TimeLine::Timer,
             roles: Vec::new(),
             events: Vec::new(),
             barriers: Vec::new(),
@@ -309,7 +312,7 @@ pub enum Kind {
 /// One record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// When, in ticks; lanes of one CTA share the origin.
+    /// When, in ticks; lanes of one CTA share the zero, and others as [`TraceInfo::time_line`] says.
     pub at: u64,
     /// What.
     pub kind: Kind,

@@ -87,6 +87,8 @@ kinds! {
     RingContradicts, "the records of a ring of buffers contradict each other: how full it was in that CTA is left out";
     /// Roles that stopped recording while others waited for them.
     ReleaseCut, "waits at a time when a role that ends them had stopped recording: whether they were ready, and their round trip, are left out";
+    /// Clocks of CTAs or SMs without a relation.
+    ClocksApart, "clocks that nothing relates to each other: of CTAs on two of them it is not known which ran earlier, and each is shown from its own 0";
     /// Release times need arrivals.
     NoArrivals, "arrivals were not recorded: releases are known by the barrier's edges alone, not by time";
 }

@@ -39,6 +39,13 @@ impl Lane {
     }
 }
 
+impl CtaTrace {
+    /// The tick of its earliest record.
+    pub(crate) fn first_tick(&self) -> Option<u64> {
+        self.lanes.iter().filter_map(|lane| lane.events.first()).map(|event| event.at).min()
+    }
+}
+
 /// For each barrier of a CTA, when every role that arrives on it was recording.
 #[derive(Debug, Default)]
 pub(crate) struct Arriving {

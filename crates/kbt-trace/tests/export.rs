@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::wire::{Value, bytes_of, decode, number};
 use common::*;
 use kbt_trace::bindings as b;
 use kbt_trace::export::{
@@ -23,64 +24,6 @@ fn trace() -> Vec<u8> {
 
 fn source(bytes: Vec<u8>) -> Box<dyn kbt_trace::Source> {
     open(Box::new(std::io::Cursor::new(bytes)), "a.trace", &ReadOptions::default()).unwrap()
-}
-
-/// A field of a message: its number, and its varint, fixed64 or bytes.
-#[derive(Debug, Clone)]
-enum Value {
-    Number(u64),
-    Bytes(Vec<u8>),
-}
-
-fn varint(bytes: &mut &[u8]) -> u64 {
-    let mut value = 0;
-    for shift in (0..).step_by(7) {
-        let (byte, rest) = bytes.split_first().unwrap();
-        *bytes = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            break;
-        }
-    }
-    value
-}
-
-fn decode(mut bytes: &[u8]) -> Vec<(u64, Value)> {
-    let mut fields = Vec::new();
-    while !bytes.is_empty() {
-        let key = varint(&mut bytes);
-        let value = match key & 7 {
-            0 => Value::Number(varint(&mut bytes)),
-            1 => {
-                let (fixed, rest) = bytes.split_at(8);
-                bytes = rest;
-                Value::Number(u64::from_le_bytes(fixed.try_into().unwrap()))
-            }
-            2 => {
-                let length = varint(&mut bytes) as usize;
-                let (inner, rest) = bytes.split_at(length);
-                bytes = rest;
-                Value::Bytes(inner.to_vec())
-            }
-            wire => panic!("wire type {wire}"),
-        };
-        fields.push((key >> 3, value));
-    }
-    fields
-}
-
-fn number(fields: &[(u64, Value)], field: u64) -> Option<u64> {
-    fields.iter().find_map(|(f, v)| match v {
-        Value::Number(n) if *f == field => Some(*n),
-        _ => None,
-    })
-}
-
-fn bytes_of(fields: &[(u64, Value)], field: u64) -> Option<Vec<u8>> {
-    fields.iter().find_map(|(f, v)| match v {
-        Value::Bytes(b) if *f == field => Some(b.clone()),
-        _ => None,
-    })
 }
 
 /// Counts a Perfetto file and checks that slices nest and time runs forward on every track.
@@ -208,7 +151,7 @@ fn rows_hold_every_span_instant_and_arrival() {
     assert!(all.iter().all(|row| row.as_array().unwrap().len() == head.columns.len()));
     // The first records of softmax lie at its wait, and the first of P·V waits from 620 to 1020, released at 960.
     let wait = all.iter().find(|row| row[2] == 1 && row[3] == 1).unwrap();
-    assert_eq!(*wait, serde_json::json!([0, 0, 1, 1, 0, 620, 1020, 0, 960, 0]));
+    assert_eq!(*wait, serde_json::json!([0, 0, 1, 1, 0, 620, 1020, 0, 960, 0, 1_000_250]));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use kbt_frame::trace_rows;
 use kbt_trace::export::write_rows;
 use kbt_trace::{
-    Barrier, BarrierPurpose, CtaTrace, Edge, Event, EventName, EventPurpose, Kind, Lane, Level, MemoryTrace,
+    Anchor, Barrier, BarrierPurpose, CtaTrace, Edge, Event, EventName, EventPurpose, Kind, Lane, Level, MemoryTrace,
     Problems, Releaser, Role, StepRule, TraceInfo,
 };
 use polars::prelude::{DataFrame, ParquetReader, SerReader};
@@ -26,11 +26,11 @@ fn rows(ctas: u32) -> String {
     let cta = |cta| CtaTrace {
         cta,
         smid: (cta > 0).then_some(7),
+        anchor: (cta > 0).then_some(Anchor { ticks: 410, global_ns: 1000 }),
         lanes: vec![
             lane(0, &[(0, Kind::Begin), (70, Kind::End), (75, Kind::Arrive)]),
             lane(1, &[(10, Kind::WaitBegin), (80, Kind::WaitEnd)]),
         ],
-        ..CtaTrace::default()
     };
     let mut source = MemoryTrace::new(info, (0..ctas).map(cta).collect(), Problems::default());
     let mut out = Vec::new();
@@ -75,6 +75,7 @@ fn spans_arrivals_and_releases_are_rows_with_names() {
         "step",
         "released_at_cycles",
         "released_by",
+        "cta_begin_ns",
     ];
     assert_eq!(names, expected);
     let text = |column: &str| -> Vec<Option<String>> {
@@ -92,6 +93,8 @@ fn spans_arrivals_and_releases_are_rows_with_names() {
     assert_eq!(text("released_by")[..3], [None, None, Some("Producer".to_owned())]);
     assert_eq!(count("sm"), [None, None, None, Some(7), Some(7), Some(7)]);
     assert_eq!(count("step")[0], Some(3));
+    // CTA 1 was anchored 90 cycles before its first record, at 2 GHz.
+    assert_eq!(count("cta_begin_ns"), [None, None, None, Some(1045), Some(1045), Some(1045)]);
 }
 
 #[test]
@@ -119,8 +122,8 @@ fn damaged_rows_are_refused_by_line_and_leave_no_file() {
     assert!(error(&join(&[&lines[..4], &lines[5..]].concat())).contains("a last line that tells 6"));
     let with = |line: &str| error(&join(&[lines[0], line, r#"{"rows":1}"#]));
     assert!(with("[0,null,0").contains("line 2"), "{}", with("[0,null,0"));
-    assert!(with("[0,null,0]").contains("3 numbers; expected 10"));
-    assert!(with("[0,null,9,0,0,0,1,null,null,null]").contains("role 9; there are 2"));
-    assert!(with("[0,null,0,0,0,null,1,null,null,null]").contains("no begin"));
+    assert!(with("[0,null,0]").contains("3 numbers; expected 11"));
+    assert!(with("[0,null,9,0,0,0,1,null,null,null,null]").contains("role 9; there are 2"));
+    assert!(with("[0,null,0,0,0,null,1,null,null,null,null]").contains("no begin"));
     assert!(error(&whole.replacen("\"begin\"", "\"start\"", 1)).contains("no `begin`"));
 }

@@ -1,11 +1,13 @@
 //! Chrome trace events: a process per CTA, a thread per role. For viewers that take nothing else, and read back by
 //! kbt without loss of cycles: `otherData` holds how many SM cycles one unit of a time stamp is.
 
-use super::{ExportCounts, Time, cta_name, flows, occupancy, span_name, spans};
-use crate::read::{CHROME_CYCLES, CHROME_MHZ};
+use super::time::{Time, minus};
+use super::{ExportCounts, flows, occupancy, span_name, spans};
+use crate::read::{CHROME_CYCLES, CHROME_LINE, CHROME_MHZ};
 use crate::rings;
-use crate::{Clock, CtaTrace, Kind, Source, TraceError};
+use crate::{Clock, CtaTrace, Kind, Source, TimeLine, TraceError};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::io::Write;
 
 /// Writes the whole of `source` as Chrome trace events.
@@ -15,7 +17,7 @@ use std::io::Write;
 pub fn write_chrome(source: &mut dyn Source, out: &mut dyn Write) -> Result<ExportCounts, TraceError> {
     let info = source.info().clone();
     let (rings, _) = rings::find(&info);
-    let time = Time::of(info.clock);
+    let mut time = Time::of(info.clock, info.time_line);
     let us_per_tick = time.ns_per_tick / 1000.0;
     let io = || TraceError::io("chrome trace");
     let mut other = json!({});
@@ -27,22 +29,25 @@ pub fn write_chrome(source: &mut dyn Source, out: &mut dyn Write) -> Result<Expo
             other["unit"] = json!("SM cycles / 1000: the SM clock is not known");
         }
     }
+    if matches!(info.time_line, TimeLine::Cta | TimeLine::Sm) {
+        other[CHROME_LINE] = json!(info.time_line.as_str());
+    }
     write!(out, "{{\"displayTimeUnit\":\"ns\",\"otherData\":{other},\"traceEvents\":[").map_err(io())?;
     let mut counts = ExportCounts::default();
     let mut cta = CtaTrace::default();
-    let (mut first, mut next_flow, mut epoch) = (true, 1, None);
+    let (mut first, mut next_flow, mut epoch, mut pids) = (true, 1, None, Pids::default());
     while source.next_cta(&mut cta)? {
-        let (origin_ns, origin) = Time::origin(&cta);
-        let epoch = *epoch.get_or_insert(origin_ns);
-        let shift_us = (origin_ns as f64 - epoch as f64) / 1000.0;
-        let us = |at: u64| shift_us + (at as f64 - origin as f64) * us_per_tick;
+        let origin = time.origin(&cta);
+        let shift_us = minus(origin.ns, *epoch.get_or_insert(origin.ns)) / 1000.0;
+        let us = |at: u64| shift_us + minus(at, origin.tick) * us_per_tick;
         let lanes: Vec<_> = cta.lanes.iter().map(|lane| spans(lane, &mut counts.left_out)).collect();
         let flows = flows(&cta, &info, &lanes, &mut next_flow);
-        let pid = cta.cta;
-        let mut events = vec![named("process_name", pid, 0, &cta_name(&cta, &time))];
+        let pid = pids.of(cta.cta);
+        let mut events = vec![named("process_name", pid, 0, &time.name(&cta, origin))];
         counts.tracks += 1;
+        let most_lines = lanes.iter().flatten().map(|s| s.line + 1).max().unwrap_or(1).max(16);
         for (index, (lane, spans)) in cta.lanes.iter().zip(&lanes).enumerate() {
-            let tid = |line: usize| lane.role * 16 + line;
+            let tid = |line: usize| lane.role * most_lines + line;
             let role = info.role_name(lane.role);
             for line in 0..spans.iter().map(|s| s.line + 1).max().unwrap_or(1) {
                 let name = if line == 0 { role.clone() } else { format!("{role} (line {line})") };
@@ -88,10 +93,26 @@ pub fn write_chrome(source: &mut dyn Source, out: &mut dyn Write) -> Result<Expo
             write!(out, "{comma}{event}").map_err(io())?;
         }
     }
+    counts.left_out.clocks_apart = time.clocks_apart();
     out.write_all(b"\n]}\n").and_then(|()| out.flush()).map_err(io())?;
     Ok(counts)
 }
 
-fn named(what: &str, pid: u32, tid: usize, name: &str) -> Value {
+/// Numbers of processes: a CTA's own, or another where a CTA of that number came before, as with several launches.
+#[derive(Default)]
+struct Pids {
+    taken: BTreeSet<u64>,
+}
+
+impl Pids {
+    fn of(&mut self, cta: u32) -> u64 {
+        let own = u64::from(cta);
+        let pid = if self.taken.contains(&own) { (1 << 32) + self.taken.len() as u64 } else { own };
+        self.taken.insert(pid);
+        pid
+    }
+}
+
+fn named(what: &str, pid: u64, tid: usize, name: &str) -> Value {
     json!({"ph": "M", "pid": pid, "tid": tid, "name": what, "args": {"name": name}})
 }

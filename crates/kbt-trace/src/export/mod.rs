@@ -6,6 +6,7 @@ mod perfetto;
 mod proto;
 mod rows;
 mod svg;
+mod time;
 
 pub use chrome::write_chrome;
 pub use perfetto::write_perfetto;
@@ -14,7 +15,7 @@ pub use svg::svg;
 
 use crate::recorded::Arriving;
 use crate::rings::{self, Occupancy, Refusal, Ring};
-use crate::{Clock, CtaTrace, Kind, Lane, ProblemKind, Problems, Releaser, TraceInfo};
+use crate::{CtaTrace, Kind, Lane, ProblemKind, Problems, Releaser, TraceInfo};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -49,6 +50,9 @@ pub struct LeftOut {
     pub rings_cut: u64,
     /// Rings of CTAs without a counter, since their records contradict each other.
     pub rings_contradict: u64,
+    /// Clocks, of SMs or CTAs, that nothing relates to each other, where there are several: when their CTAs ran is known
+    /// on each alone.
+    pub clocks_apart: u64,
 }
 
 impl LeftOut {
@@ -60,6 +64,7 @@ impl LeftOut {
         problems.add(ProblemKind::OrphanEnd, None, self.orphan_ends, || "not exported".into());
         problems.add(ProblemKind::RingCut, None, self.rings_cut, || "its counter ends there".into());
         problems.add(ProblemKind::RingContradicts, None, self.rings_contradict, || "no counter".into());
+        problems.add(ProblemKind::ClocksApart, None, self.clocks_apart, String::new);
         problems
     }
 }
@@ -192,36 +197,6 @@ fn flows(cta: &CtaTrace, info: &TraceInfo, spans: &[Vec<Span>], next: &mut u64) 
         *next += 1;
     }
     flows
-}
-
-/// Ticks to the time of the viewer, in nanoseconds.
-struct Time {
-    ns_per_tick: f64,
-    /// One tick is shown as one nanosecond, for want of the frequency.
-    assumed: bool,
-}
-
-impl Time {
-    fn of(clock: Clock) -> Self {
-        let known = clock.ns_per_tick();
-        Self { ns_per_tick: known.unwrap_or(1.0), assumed: known.is_none() }
-    }
-
-    /// When a CTA starts, in ns of the global timer, and the tick that stands for it.
-    fn origin(cta: &CtaTrace) -> (u64, u64) {
-        let first = cta.lanes.iter().flat_map(|l| l.events.first()).map(|e| e.at).min();
-        match cta.anchor {
-            Some(anchor) => (anchor.global_ns, anchor.ticks),
-            None => (0, first.unwrap_or(0)),
-        }
-    }
-}
-
-fn cta_name(cta: &CtaTrace, time: &Time) -> String {
-    let sm = cta.smid.map_or_else(String::new, |sm| format!(", SM {sm}"));
-    let unit = if time.assumed { ", 1 SM cycle shown as 1 ns" } else { "" };
-    let alone = if cta.anchor.is_none() { ", starts at its own 0" } else { "" };
-    format!("CTA {}{sm}{unit}{alone}", cta.cta)
 }
 
 fn span_name(info: &TraceInfo, span: &Span) -> String {

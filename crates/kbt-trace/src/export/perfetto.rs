@@ -2,10 +2,11 @@
 //! counters for the slots taken in each ring of buffers.
 //!
 //! Field numbers as in Perfetto's protos, checked against the PyPI package perfetto 0.59.1. Stamps are nanoseconds
-//! of the global timer where the trace relates its clock to it.
+//! of the global timer where the trace relates its clock to it; else CTAs lie as their common clock has them.
 
 use super::proto::Message;
-use super::{ExportCounts, Flows, Span, Time, cta_name, flows, occupancy, span_name, spans};
+use super::time::Time;
+use super::{ExportCounts, Flows, Span, flows, occupancy, span_name, spans};
 use crate::rings::{self, Ring};
 use crate::{CtaTrace, Kind, Source, TraceError, TraceInfo};
 use std::io::Write;
@@ -50,7 +51,7 @@ pub fn write_perfetto(source: &mut dyn Source, out: &mut dyn Write) -> Result<Ex
     let (rings, _) = rings::find(&info);
     let mut writer = Writer {
         rings: &rings,
-        time: Time::of(info.clock),
+        time: Time::of(info.clock, info.time_line),
         info: &info,
         out,
         counts: ExportCounts::default(),
@@ -62,7 +63,8 @@ pub fn write_perfetto(source: &mut dyn Source, out: &mut dyn Write) -> Result<Ex
     while source.next_cta(&mut cta)? {
         writer.cta(&cta)?;
     }
-    let counts = writer.counts;
+    let mut counts = writer.counts;
+    counts.left_out.clocks_apart = writer.time.clocks_apart();
     out.flush().map_err(TraceError::io("perfetto trace"))?;
     Ok(counts)
 }
@@ -97,7 +99,8 @@ impl Mark {
 
 impl Writer<'_> {
     fn cta(&mut self, cta: &CtaTrace) -> Result<(), TraceError> {
-        let parent = self.track(&cta_name(cta, &self.time), None, 0, None)?;
+        let origin = self.time.origin(cta);
+        let parent = self.track(&self.time.name(cta, origin), None, 0, None)?;
         let lanes: Vec<_> = cta.lanes.iter().map(|lane| spans(lane, &mut self.counts.left_out)).collect();
         let flows = flows(cta, self.info, &lanes, &mut self.next_flow);
         let mut marks = Vec::new();
@@ -123,13 +126,8 @@ impl Writer<'_> {
         }
         // The reader wants packets in order of time within a sequence; a stable sort keeps ends before begins.
         marks.sort_by_key(|mark| mark.at);
-        let (origin_ns, origin) = Time::origin(cta);
         for mark in marks {
-            let ticks = mark.at as f64 - origin as f64;
-            self.mark(
-                &mark,
-                origin_ns.saturating_add_signed((ticks * self.time.ns_per_tick).round() as i64),
-            )?;
+            self.mark(&mark, origin.at(mark.at, self.time.ns_per_tick))?;
         }
         Ok(())
     }

@@ -1,9 +1,10 @@
 //! A trace as rows of numbers for tables: one JSON line that says what they mean ([`RowsHead`]), then a JSON array a
 //! row, then `{"rows": N}`, without which the rows are not whole. Made for `kbt-frame`, which turns them into Parquet; the columns are in [`RowsHead`]'s documentation.
 
+use super::time::Time;
 use super::{LeftOut, releases, spans};
 use crate::analyse::provenance;
-use crate::{Clock, CtaTrace, Input, Kind, Source, TraceError};
+use crate::{Clock, CtaTrace, Input, Kind, Source, TimeLine, TraceError};
 use kbt_evidence::Provenance;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -14,8 +15,8 @@ pub const ROWS_SCHEMA: &str = "kbt.trace-rows/1";
 
 /// What the rows mean: the first line.
 ///
-/// A row is `[cta, sm, role, kind, id, begin, end, step, released_at, released_by]`. `sm`, `step` (the kernel's own
-/// count modulo 2^16), `released_at` and `released_by` may be null. `kind` indexes [`RowsHead::kinds`]; `id` indexes
+/// A row is `[cta, sm, role, kind, id, begin, end, step, released_at, released_by, cta_begin]`. `sm`, `step` (the kernel's own
+/// count modulo 2^16), `released_at`, `released_by` and `cta_begin` may be null. `kind` indexes [`RowsHead::kinds`]; `id` indexes
 /// the barriers for waits and arrivals and the events for the rest; `role` and `released_by` index the roles. Times are
 /// in [`RowsHead::time_unit`], from the first record of the CTA; `end` is null for what has no length.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -28,7 +29,11 @@ pub struct RowsHead {
     pub kinds: Vec<String>,
     /// `cycles` or `ns`.
     pub time_unit: String,
-    /// The clock's step in that unit: no statement finer than two of it holds.
+    /// The unit of `cta_begin`, the time of the CTA's first record beside other CTAs': `cycles` or `ns`.
+    pub cta_begin_unit: String,
+    /// What `cta_begin` is counted from, or why it is null.
+    pub cta_begin_from: String,
+    /// The clock's step in [`RowsHead::time_unit`]: no statement finer than two of it holds.
     pub quantum_ticks: u64,
     /// The recorder's format.
     pub format: Input,
@@ -53,11 +58,23 @@ pub struct RowCounts {
     pub left_out: LeftOut,
 }
 
-const COLUMNS: [&str; 10] =
-    ["cta", "sm", "role", "kind", "id", "begin", "end", "step", "released_at", "released_by"];
+const COLUMNS: [&str; 11] =
+    ["cta", "sm", "role", "kind", "id", "begin", "end", "step", "released_at", "released_by", "cta_begin"];
 const KINDS: [&str; 4] = ["event", "wait", "instant", "arrive"];
 
-type Row = (u32, Option<u32>, usize, u8, u16, u64, Option<u64>, Option<u16>, Option<u64>, Option<usize>);
+type Row = (
+    u32,
+    Option<u32>,
+    usize,
+    u8,
+    u16,
+    u64,
+    Option<u64>,
+    Option<u16>,
+    Option<u64>,
+    Option<usize>,
+    Option<u64>,
+);
 
 /// Writes every span, instant and arrival of `source`, and says how many rows there are. `name` stands for the file.
 ///
@@ -66,11 +83,20 @@ type Row = (u32, Option<u32>, usize, u8, u16, u64, Option<u64>, Option<u16>, Opt
 pub fn write_rows(source: &mut dyn Source, name: &str, out: &mut dyn Write) -> Result<RowCounts, TraceError> {
     let info = source.info().clone();
     let names = |all: &mut dyn Iterator<Item = &String>| all.cloned().collect();
+    let time_unit = if matches!(info.clock, Clock::Cycles { .. }) { "cycles" } else { "ns" };
+    let (cta_begin_unit, cta_begin_from) = match info.time_line {
+        TimeLine::Timer => ("ns", "the global timer's 0; null without an anchor there, or an SM clock"),
+        TimeLine::Trace { .. } => (time_unit, "the first record of the trace"),
+        TimeLine::Sm => (time_unit, "the first record of the SM, whose clock nothing relates to others"),
+        TimeLine::Cta => (time_unit, "null: nothing relates the clocks of two CTAs"),
+    };
     let head = RowsHead {
         schema: ROWS_SCHEMA.into(),
         columns: COLUMNS.map(str::to_owned).to_vec(),
         kinds: KINDS.map(str::to_owned).to_vec(),
-        time_unit: if matches!(info.clock, Clock::Cycles { .. }) { "cycles" } else { "ns" }.into(),
+        time_unit: time_unit.into(),
+        cta_begin_unit: cta_begin_unit.into(),
+        cta_begin_from: cta_begin_from.into(),
         quantum_ticks: info.clock.quantum_ticks(),
         format: info.format,
         roles: names(&mut info.roles.iter().map(|r| &r.name)),
@@ -81,9 +107,11 @@ pub fn write_rows(source: &mut dyn Source, name: &str, out: &mut dyn Write) -> R
     };
     line(out, &head)?;
     let has_steps = info.format == Input::Kbt;
+    let mut time = Time::of(info.clock, info.time_line);
     let (mut cta, mut rows, mut left_out) = (CtaTrace::default(), 0, LeftOut::default());
     while source.next_cta(&mut cta)? {
-        let origin = cta.lanes.iter().flat_map(|l| l.events.first()).map(|e| e.at).min().unwrap_or(0);
+        let origin = cta.first_tick().unwrap_or(0);
+        let cta_begin = time.begin(&cta);
         let lanes: Vec<_> = cta.lanes.iter().map(|lane| spans(lane, &mut left_out)).collect();
         let joined: BTreeMap<_, _> =
             releases(&cta, &info, &lanes).into_iter().map(|r| ((r.to, r.barrier), r.from)).collect();
@@ -93,7 +121,19 @@ pub fn write_rows(source: &mut dyn Source, name: &str, out: &mut dyn Write) -> R
                 let by = from.map(|(lane, _)| cta.lanes[*lane].role);
                 let step = Some(step).filter(|_| has_steps);
                 let released = from.map(|(_, at)| time(*at));
-                (cta.cta, cta.smid, lane.role, kind, id, time(at), end.map(time), step, released, by)
+                (
+                    cta.cta,
+                    cta.smid,
+                    lane.role,
+                    kind,
+                    id,
+                    time(at),
+                    end.map(time),
+                    step,
+                    released,
+                    by,
+                    cta_begin,
+                )
             };
             for span in spans {
                 let from = joined.get(&((index, span.end), span.id)).filter(|_| span.wait);
@@ -111,6 +151,7 @@ pub fn write_rows(source: &mut dyn Source, name: &str, out: &mut dyn Write) -> R
             }
         }
     }
+    left_out.clocks_apart = time.clocks_apart();
     line(out, &serde_json::json!({ "rows": rows }))?;
     out.flush().map_err(TraceError::io("trace rows"))?;
     Ok(RowCounts { rows, left_out })

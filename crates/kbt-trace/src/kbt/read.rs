@@ -7,8 +7,8 @@ use super::{check, place};
 use crate::bindings as b;
 use crate::clock::Unwrap;
 use crate::{
-    Anchor, Clock, CtaTrace, Event, Input, Kind, Lane, Level, ProblemKind, Problems, Source, TraceError,
-    TraceInfo, spelt,
+    Anchor, Clock, CtaTrace, Event, Input, Kind, Lane, Level, ProblemKind, Problems, Source, TimeLine,
+    TraceError, TraceInfo, spelt,
 };
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -57,6 +57,7 @@ impl<R: Read> KbtSource<R> {
             clock: Clock::Cycles {
                 sm_mhz: (header.sm_clock_khz != 0).then(|| f64::from(header.sm_clock_khz) / 1000.0),
             },
+            time_line: TimeLine::Timer,
             roles: roles.iter().map(|raw| role(raw, &header)).collect(),
             events: events.iter().map(event).collect(),
             barriers: barriers.iter().map(barrier).collect(),

@@ -7,8 +7,10 @@ mod pairs;
 mod scale;
 
 use super::named::{Names, Spans};
-use super::{ReadOptions, json};
-use crate::{CtaTrace, Input, MemoryTrace, ProblemKind, Problems, Role, StepRule, TraceError, TraceInfo};
+use super::{CHROME_LINE, ReadOptions, json};
+use crate::{
+    CtaTrace, Input, MemoryTrace, ProblemKind, Problems, Role, StepRule, TimeLine, TraceError, TraceInfo,
+};
 use pairs::{Mark, Paired, pair};
 use scale::{LONGEST, Scale, scale};
 use serde::{Deserialize, Deserializer};
@@ -89,11 +91,14 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
     build.pair(&records, &mut problems);
     let Build { names, lanes, roles, .. } = build;
     problems.add(ProblemKind::Ignored, None, names.too_many, || "more than 65536 names".into());
-    let cta = |(number, (pid, lanes)): (usize, (String, BTreeMap<usize, Spans>))| CtaTrace {
-        cta: cta_number(labels.process.get(&pid).unwrap_or(&pid)).unwrap_or(number as u32),
-        smid: None,
-        anchor: None,
-        lanes: lanes.into_iter().map(|(role, spans)| spans.into_lane(role)).collect(),
+    let cta = |(number, (pid, lanes)): (usize, (String, BTreeMap<usize, Spans>))| {
+        let process = labels.process.get(&pid).unwrap_or(&pid);
+        CtaTrace {
+            cta: cta_number(process).unwrap_or(number as u32),
+            smid: numbered(process, &["SM ", "Core"]),
+            anchor: None,
+            lanes: lanes.into_iter().map(|(role, spans)| spans.into_lane(role)).collect(),
+        }
     };
     let ctas: Vec<_> = lanes.into_iter().enumerate().map(cta).collect();
     if ctas.is_empty() {
@@ -104,13 +109,19 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
         format: Input::Chrome,
         level: None,
         clock: scale.clock,
+        time_line: TimeLine::Cta,
         roles: roles.into_iter().map(|name| Role::new(name, StepRule::Unstated)).collect(),
         events,
         barriers,
         edges: Vec::new(),
         meta: BTreeMap::new(),
     };
-    Ok(MemoryTrace::new(info, ctas, problems))
+    let trace = MemoryTrace::new(info, ctas, problems);
+    Ok(match object.other_data.get(CHROME_LINE).and_then(Value::as_str) {
+        Some("cta") => trace,
+        Some("sm") => trace.by_sm(),
+        _ => trace.on_one_line(),
+    })
 }
 
 /// Names that metadata records give to processes and threads.
@@ -155,6 +166,16 @@ fn cta_number(process: &str) -> Option<u32> {
     let tail = process.rsplit_once("CTA").map_or(process, |(_, tail)| tail);
     let digits: String = tail.trim().chars().take_while(char::is_ascii_digit).collect();
     digits.parse().ok()
+}
+
+/// The number after one of `words`, where the word begins one of the name's.
+fn numbered(process: &str, words: &[&str]) -> Option<u32> {
+    let starts = |at: usize| !process[..at].ends_with(|c: char| c.is_alphanumeric());
+    words.iter().find_map(|word| {
+        let (at, _) = process.match_indices(word).find(|(at, _)| starts(*at))?;
+        let tail = &process[at + word.len()..];
+        tail[..tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len())].parse().ok()
+    })
 }
 
 /// What pairs begins with ends: process, thread and, for async spans, id.

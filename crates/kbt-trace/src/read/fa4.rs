@@ -1,13 +1,14 @@
 //! The int32 buffer of flash-attention-fp4's profiler (hao-ai-lab/flash-attention-fp4, `flash_attn/cute/profiler.py`).
 //!
-//! Records are strided by block and group (see [`super::slots`]); stamps are the low half of `%clock`. The
-//! default store is shared memory for 128 events a group; it stops when full, so it keeps the oldest.
+//! Records are strided by block and group (see [`super::slots`]); stamps are the low half of `%clock`, which
+//! each SM counts for itself. The default store is shared memory for 128 events a group; it stops when full, so it keeps the oldest.
 
 use super::ReadOptions;
 use super::slots::{self, LaneRead, Shape};
+use crate::clock::earliest;
 use crate::{
     Barrier, BarrierPurpose as On, Clock, CtaTrace, Edge, EventName, EventPurpose as Is, Input, Kind, Level,
-    MemoryTrace, ProblemKind, Problems, Releaser, Role, StepRule, TraceError, TraceInfo, Work,
+    MemoryTrace, ProblemKind, Problems, Releaser, Role, StepRule, TimeLine, TraceError, TraceInfo, Work,
 };
 use std::collections::BTreeMap;
 
@@ -87,11 +88,16 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
         |group: u32| roles.get(group as usize).map_or_else(|| format!("group {group}"), |r| r.name.clone());
     let mut ctas = Vec::new();
     let mut detail = false;
-    for block in 0..shape.blocks {
-        let found: Vec<_> = (0..shape.groups).map(|g| slots::lane_slots(bytes, shape, block, g)).collect();
-        let base = found.iter().find_map(slots::LaneSlots::first_stamp);
-        let mut cta = CtaTrace { cta: block, ..CtaTrace::default() };
-        for (group, found) in (0..shape.groups).zip(&found) {
+    let blocks = slots::blocks(bytes, shape);
+    let mut stamps: BTreeMap<_, Vec<u32>> = BTreeMap::new();
+    for block in &blocks {
+        stamps.entry(block.smid).or_default().extend(block.first_stamps());
+    }
+    let zeros: BTreeMap<_, _> = stamps.into_iter().map(|(sm, stamps)| (sm, earliest(stamps))).collect();
+    for (block, slots::BlockSlots { lanes, smid }) in (0..).zip(&blocks) {
+        let zero = zeros.get(smid).copied().flatten();
+        let mut cta = CtaTrace { cta: block, smid: *smid, ..CtaTrace::default() };
+        for (group, found) in (0..shape.groups).zip(lanes) {
             if found.slots.is_empty() {
                 continue;
             }
@@ -100,8 +106,8 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
                 .slots
                 .iter()
                 .any(|s| matches!(EVENTS.get(usize::from(s.event())), Some(Is4::Event(_, _, true))));
-            let LaneRead { mut lane, smid, block_matches } =
-                slots::decode(found, base, group as usize, block, &role, &mut problems, here);
+            let LaneRead { mut lane, block_matches } =
+                slots::decode(found, zero, group as usize, block, &role, &mut problems, here);
             let stopped = found.full || found.slots.len() == SHARED_STORE;
             lane.stopped_full = stopped;
             lane.dropped = (!stopped).then_some(0);
@@ -111,7 +117,6 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
             problems.add(ProblemKind::Aliased, Some(&role), u64::from(!block_matches), || {
                 format!("first in block {block}")
             });
-            cta.smid = cta.smid.or(smid);
             cta.lanes.push(lane);
         }
         if !cta.lanes.is_empty() {
@@ -128,6 +133,7 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
         format: Input::Fa4Fp4,
         level: Some(if detail { Level::Detail } else { Level::Coarse }),
         clock: Clock::Cycles { sm_mhz: options.clock_mhz },
+        time_line: TimeLine::Sm,
         edges: edges().into_iter().filter(|e| e.waiting < all_roles.len()).collect(),
         roles: all_roles,
         events: EVENTS.iter().map(event_name).collect(),

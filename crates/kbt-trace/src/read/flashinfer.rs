@@ -1,14 +1,15 @@
 //! FlashInfer's profiler buffer (flashinfer-ai/flashinfer, `include/flashinfer/profiler.cuh`).
 //!
-//! The layout of [`super::slots`]; stamps are the low half of `%globaltimer` and wrap every 4.29 s. Its writer does
+//! The layout of [`super::slots`]; stamps are the low half of `%globaltimer`, which all SMs share, and wrap every 4.29 s. Its writer does
 //! not advance after an instant, so all but the last are lost, and does not check the buffer's end. Event names
 //! live in each kernel's Python decoder, not in the buffer.
 
 use super::ReadOptions;
 use super::slots::{self, LaneRead, Shape};
+use crate::clock::earliest;
 use crate::{
     Clock, CtaTrace, EventName, EventPurpose, Input, Kind, MemoryTrace, ProblemKind, Problems, Role,
-    StepRule, TraceError, TraceInfo,
+    StepRule, TimeLine, TraceError, TraceInfo,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,19 +22,19 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
     });
     let mut ctas = Vec::new();
     let (mut step, mut last_event) = (TimerStep::default(), 0);
-    for block in 0..shape.blocks {
-        let found: Vec<_> = (0..shape.groups).map(|g| slots::lane_slots(bytes, shape, block, g)).collect();
-        let base = found.iter().find_map(slots::LaneSlots::first_stamp);
-        let mut cta = CtaTrace { cta: block, ..CtaTrace::default() };
-        for (group, found) in (0..shape.groups).zip(&found) {
+    let blocks = slots::blocks(bytes, shape);
+    let zero = earliest(blocks.iter().flat_map(slots::BlockSlots::first_stamps));
+    for (block, slots::BlockSlots { lanes, smid }) in (0..).zip(&blocks) {
+        let mut cta = CtaTrace { cta: block, smid: *smid, ..CtaTrace::default() };
+        for (group, found) in (0..shape.groups).zip(lanes) {
             if found.slots.is_empty() {
                 continue;
             }
             let role = format!("group {group}");
             last_event = found.slots.iter().map(|s| s.event()).max().unwrap_or(0).max(last_event);
             let instants = found.slots.iter().filter(|s| s.kind() == Some(Kind::Instant)).count() as u64;
-            let LaneRead { mut lane, smid, block_matches } =
-                slots::decode(found, base, group as usize, block, &role, &mut problems, |event, kind| {
+            let LaneRead { mut lane, block_matches } =
+                slots::decode(found, zero, group as usize, block, &role, &mut problems, |event, kind| {
                     Some((kind, event))
                 });
             lane.dropped = (!found.full).then_some(0);
@@ -46,7 +47,6 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
                 format!("block {block} would be read as block {}", block / shape.groups)
             });
             lane.events.windows(2).for_each(|pair| step.gap(pair[1].at - pair[0].at));
-            cta.smid = cta.smid.or(smid);
             cta.lanes.push(lane);
         }
         if !cta.lanes.is_empty() {
@@ -62,13 +62,14 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
         format: Input::Flashinfer,
         level: None,
         clock: Clock::Nanoseconds { quantum_ns, sm_mhz: options.clock_mhz },
+        time_line: TimeLine::default(),
         roles: (0..shape.groups).map(|g| Role::new(format!("group {g}"), StepRule::Unstated)).collect(),
         events: (0..=last_event).map(|e| EventName::new(format!("event {e}"), EventPurpose::Plain)).collect(),
         barriers: Vec::new(),
         edges: Vec::new(),
         meta: BTreeMap::new(),
     };
-    Ok(MemoryTrace::new(info, ctas, problems))
+    Ok(MemoryTrace::new(info, ctas, problems).on_one_line())
 }
 
 /// The step of the timer, from the gaps between stamps.

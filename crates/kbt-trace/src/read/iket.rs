@@ -8,7 +8,8 @@
 use super::named::{Names, Spans};
 use super::{ReadOptions, flashinfer::gcd, json};
 use crate::{
-    Clock, CtaTrace, Input, MemoryTrace, ProblemKind, Problems, Role, StepRule, TraceError, TraceInfo, spelt,
+    Clock, CtaTrace, Input, MemoryTrace, ProblemKind, Problems, Role, StepRule, TimeLine, TraceError,
+    TraceInfo, spelt,
 };
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -179,13 +180,14 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
             quantum_ns: if quantum % QUANTUM_NS == 0 { QUANTUM_NS } else { 1 },
             sm_mhz: options.clock_mhz,
         },
+        time_line: TimeLine::default(),
         roles,
         events,
         barriers,
         edges: Vec::new(),
         meta: kernel.into_iter().collect(),
     };
-    Ok(MemoryTrace::new(info, ctas, problems))
+    Ok(MemoryTrace::new(info, ctas, problems).on_one_line())
 }
 
 /// The launches that are read, with their numbers: all, or the one asked for.

@@ -81,6 +81,9 @@ pub enum Unit {
 pub(crate) const CHROME_CYCLES: &str = "kbt_cycles_per_ts";
 /// Key under a Chrome file's `otherData`: the SM clock in MHz, written by kbt.
 pub(crate) const CHROME_MHZ: &str = "kbt_sm_clock_mhz";
+/// Key under a Chrome file's `otherData`: whose time stamps count from one zero, as [`crate::TimeLine`] names it, where
+/// it is not the whole file's. Written by kbt.
+pub(crate) const CHROME_LINE: &str = "kbt_time_line";
 
 /// How to read a trace whose file does not say everything.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -7,8 +7,8 @@
 
 use super::ReadOptions;
 use crate::{
-    Clock, CtaTrace, Event, EventName, EventPurpose, Input, Kind, Lane, MemoryTrace, ProblemKind, Problems,
-    Role, StepRule, TraceError, TraceInfo,
+    Anchor, Clock, CtaTrace, Event, EventName, EventPurpose, Input, Kind, Lane, MemoryTrace, ProblemKind,
+    Problems, Role, StepRule, TimeLine, TraceError, TraceInfo,
 };
 use std::collections::BTreeMap;
 
@@ -113,13 +113,16 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
         format: Input::Proton,
         level: None,
         clock: Clock::Cycles { sm_mhz: options.clock_mhz },
+        time_line: TimeLine::Timer,
         roles: (0..layout.units).map(|u| Role::new(format!("warp {u}"), StepRule::Unstated)).collect(),
         events: (0..=scopes).map(|s| EventName::new(format!("scope {s}"), EventPurpose::Plain)).collect(),
         barriers: Vec::new(),
         edges: Vec::new(),
         meta: BTreeMap::new(),
     };
-    Ok(MemoryTrace::new(info, ctas, problems))
+    let anchored = ctas.iter().any(|cta| cta.anchor.is_some());
+    let trace = MemoryTrace::new(info, ctas, problems);
+    Ok(if anchored { trace } else { trace.by_sm() })
 }
 
 /// One block, and the highest scope in it; `None` where its header does not fit.
@@ -177,5 +180,10 @@ fn read_block(block: &[u8], layout: &Layout, problems: &mut Problems) -> Option<
         problems.add(ProblemKind::ClockWrapped, Some(&role), wraps, place);
         lanes.push(lane);
     }
-    Some((CtaTrace { cta, smid: Some(smid), anchor: None, lanes }, highest))
+    // As Proton itself does it: a block's earliest record stands for the time at which the block was initialised.
+    let first = lanes.iter().filter_map(|lane| lane.events.first()).map(|event| event.at).min();
+    let init = word(block, HEADERS[0]).zip(word(block, HEADERS[0] + 1)).filter(|_| header == HEADERS[1]);
+    let init = init.map(|(low, high)| u64::from(high) << 32 | u64::from(low)).filter(|ns| *ns > 0);
+    let anchor = first.zip(init).map(|(ticks, global_ns)| Anchor { ticks, global_ns });
+    Some((CtaTrace { cta, smid: Some(smid), anchor, lanes }, highest))
 }

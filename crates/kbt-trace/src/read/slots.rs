@@ -125,15 +125,14 @@ pub(super) fn looks_quantised(bytes: &[u8], shape: &Shape) -> Option<bool> {
 /// What the tags of a lane say beyond its records.
 pub(super) struct LaneRead {
     pub(super) lane: Lane,
-    pub(super) smid: Option<u32>,
     /// The tag's block number is the block's own, modulo 4096.
     pub(super) block_matches: bool,
 }
 
-/// Decodes one lane. `of` maps an event number and kind to what the record says here.
+/// Decodes one lane, in ticks from the stamp `zero`. `of` maps an event number and kind to what the record says here.
 pub(super) fn decode(
     found: &LaneSlots,
-    base: Option<u32>,
+    zero: Option<u32>,
     role: usize,
     block: u32,
     role_name: &str,
@@ -160,9 +159,7 @@ pub(super) fn decode(
                 at
             }
             None => {
-                // Lanes of one CTA are placed around its first stamp, half the range either way.
-                let base = base.unwrap_or(slot.stamp);
-                let at = (1_u64 << 32).wrapping_add_signed(i64::from(slot.stamp.wrapping_sub(base) as i32));
+                let at = u64::from(slot.stamp.wrapping_sub(zero.unwrap_or(slot.stamp)));
                 clock = Some(Unwrap::new(slot.stamp, at));
                 Some(at)
             }
@@ -179,13 +176,27 @@ pub(super) fn decode(
         problems.add(ProblemKind::ClockBackwards, Some(role_name), clock.backwards, place);
         problems.add(ProblemKind::FarStamp, Some(role_name), clock.far, place);
     }
-    let smid = found.slots.first().map(|s| s.sm());
-    LaneRead { lane, smid, block_matches }
+    LaneRead { lane, block_matches }
 }
 
-impl LaneSlots {
-    /// Stamp of the first record.
-    pub(super) fn first_stamp(&self) -> Option<u32> {
-        self.slots.first().map(|s| s.stamp)
+/// A block's lanes, and its SM.
+pub(super) struct BlockSlots {
+    pub(super) lanes: Vec<LaneSlots>,
+    pub(super) smid: Option<u32>,
+}
+
+impl BlockSlots {
+    /// The first stamp of each lane.
+    pub(super) fn first_stamps(&self) -> impl Iterator<Item = u32> {
+        self.lanes.iter().filter_map(|lane| lane.slots.first()).map(|slot| slot.stamp)
     }
+}
+
+pub(super) fn blocks(bytes: &[u8], shape: Shape) -> Vec<BlockSlots> {
+    let block = |block| {
+        let lanes: Vec<_> = (0..shape.groups).map(|group| lane_slots(bytes, shape, block, group)).collect();
+        let smid = lanes.iter().find_map(|lane| lane.slots.first()).map(|slot| slot.sm());
+        BlockSlots { lanes, smid }
+    };
+    (0..shape.blocks).map(block).collect()
 }

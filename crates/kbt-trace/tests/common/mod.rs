@@ -6,6 +6,8 @@
     reason = "helpers of tests; each binary takes some"
 )]
 
+pub mod wire;
+
 use kbt_evidence::Provenance;
 use kbt_trace::bindings as b;
 use kbt_trace::kbt::{FileWriter, RingRecords, tag};

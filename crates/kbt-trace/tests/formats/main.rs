@@ -9,6 +9,7 @@ mod flashinfer;
 mod iket;
 mod kbt_file;
 mod malformed;
+mod placed;
 mod proton;
 
 use common::*;
@@ -16,6 +17,7 @@ use kbt_trace::bindings as b;
 use kbt_trace::outcome::TraceOutcome;
 use kbt_trace::{AnalyseOptions, Input, Level, ProblemKind, ReadOptions, TraceError, Unit};
 use serde_json::json;
+use std::collections::BTreeMap;
 
 fn problem(outcome: &TraceOutcome, kind: ProblemKind) -> u64 {
     outcome.problems.iter().filter(|p| p.kind == kind).map(|p| p.count).sum()
