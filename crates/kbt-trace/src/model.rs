@@ -340,25 +340,10 @@ pub struct Lane {
     pub dropped: Option<u64>,
     /// The recorder stopped when its buffer was full: the oldest records were kept.
     pub stopped_full: bool,
-    /// Records of it were refused, or its open and close contradict them: it may not be held against other lanes.
+    /// Its open and close contradict its records: it may not be held against other lanes.
     pub torn: bool,
-}
-
-impl Lane {
-    /// Of the begins still open, the outermost first, the one that record `end` ends; `None`: it is an orphan.
-    /// `index` gives a begin's own record, `same` whether it is of the end's kind and id.
-    pub(crate) fn begin_of<T>(
-        &self,
-        end: usize,
-        open: &[T],
-        index: impl Fn(&T) -> usize,
-        same: impl Fn(&T) -> bool,
-    ) -> Option<usize> {
-        match self.begun_by.get(end) {
-            Some(&begin) => open.iter().rposition(|o| index(o) == begin as usize && same(o)),
-            None => open.iter().rposition(same),
-        }
-    }
+    /// Records that were refused: of each the index of the record kept after it. Ascending.
+    pub gaps: Vec<usize>,
 }
 
 /// One moment on the lanes' clock and on the global timer.

@@ -55,6 +55,8 @@ kinds! {
     OverwrittenInstants, "this recorder does not advance after an instant: all but a lane's last record were overwritten and cannot be counted";
     /// Too few steps to know the steady state.
     PrologueOnly, "too few steps to tell the steady state from prologue and tail; the numbers hold both";
+    /// Steps left out for what is missing of them.
+    StepDropped, "steps of which a record was refused, or a wait's begin or end is missing: they are left out of every number";
     /// No step could be found.
     NoSteps, "no whole step, from one start to the next, was found; period and busy time are refused";
     /// No waits were recorded.
@@ -83,6 +85,8 @@ kinds! {
     NoOccupancy, "how full this ring of buffers is cannot be told: neither arrivals nor waits on both of its barriers were recorded, or which barrier is the other is not known";
     /// Roles of a ring that stopped recording before the others.
     RingCut, "a role stopped recording before the others: how full a ring of buffers is was counted only while all of its roles recorded";
+    /// Records missing in the middle of a ring.
+    RingGap, "records of a role were refused, or of its waits are missing: how full a ring of buffers was is left out around them";
     /// Fills and releases of a ring that cannot be.
     RingContradicts, "the records of a ring of buffers contradict each other: how full it was in that CTA is left out";
     /// Roles that stopped recording while others waited for them.

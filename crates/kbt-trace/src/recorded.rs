@@ -1,4 +1,4 @@
-//! When a lane was recording: only then may what it did be held against what other lanes did.
+//! What belongs together within a lane, and when it was recording: only then may what it did be held against what other lanes did.
 
 use crate::{CtaTrace, Edge, Lane, Releaser};
 
@@ -20,6 +20,45 @@ impl Recorded {
 }
 
 impl Lane {
+    /// Of the begins still open, the outermost first, the one that record `end` ends; `None`: it is an orphan.
+    /// `index` gives a begin's own record, `same` whether it is of the end's kind and id.
+    pub(crate) fn begin_of<T>(
+        &self,
+        end: usize,
+        open: &[T],
+        index: impl Fn(&T) -> usize,
+        same: impl Fn(&T) -> bool,
+    ) -> Option<usize> {
+        match self.begun_by.get(end) {
+            Some(&begin) => open.iter().rposition(|o| index(o) == begin as usize && same(o)),
+            None => open.iter().rposition(same),
+        }
+    }
+
+    /// Notes that a record was refused where the next one is to be put.
+    pub(crate) fn refused(&mut self) {
+        if self.gaps.last() != Some(&self.events.len()) {
+            self.gaps.push(self.events.len());
+        }
+    }
+
+    /// Takes the last record back, which turned out to be wrong.
+    pub(crate) fn take_back(&mut self) {
+        self.events.pop();
+        while self.gaps.last().is_some_and(|gap| *gap >= self.events.len()) {
+            self.gaps.pop();
+        }
+        self.gaps.push(self.events.len());
+    }
+
+    /// When records are missing that were refused: from the record before them to the one after.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = Recorded> {
+        self.gaps.iter().map(|&next| Recorded {
+            from: next.checked_sub(1).and_then(|last| self.events.get(last)).map_or(0, |e| e.at),
+            to: self.events.get(next).map_or(u64::MAX, |e| e.at),
+        })
+    }
+
     /// Its first record is the first that the role wrote.
     pub(crate) fn starts_whole(&self) -> bool {
         self.dropped == Some(0) || self.stopped_full
@@ -46,10 +85,19 @@ impl CtaTrace {
     }
 }
 
-/// For each barrier of a CTA, when every role that arrives on it was recording.
+/// When the arrivals on one barrier are known.
+#[derive(Debug, Default)]
+struct Known {
+    /// When every role that arrives was recording; `None`: never.
+    recorded: Option<Recorded>,
+    /// When records of such a role are missing.
+    missing: Vec<Recorded>,
+}
+
+/// For each barrier of a CTA, when its arrivals are known.
 #[derive(Debug, Default)]
 pub(crate) struct Arriving {
-    by_barrier: Vec<Option<Recorded>>,
+    by_barrier: Vec<Known>,
 }
 
 impl Arriving {
@@ -59,19 +107,39 @@ impl Arriving {
         for edge in edges {
             let Releaser::Role(role) = edge.arriving else { continue };
             let barrier = usize::from(edge.barrier);
-            if barrier >= self.by_barrier.len() {
-                self.by_barrier.resize(barrier + 1, Some(Recorded::ALWAYS));
-            }
+            let always = || Known { recorded: Some(Recorded::ALWAYS), missing: Vec::new() };
+            self.by_barrier.resize_with(self.by_barrier.len().max(barrier + 1), always);
+            let Known { recorded, missing } = &mut self.by_barrier[barrier];
             for lane in cta.lanes.iter().filter(|lane| lane.role == role) {
-                let known = self.by_barrier[barrier].zip(lane.recorded());
-                self.by_barrier[barrier] = known.and_then(|(known, lane)| known.and(lane));
+                *recorded = recorded.zip(lane.recorded()).and_then(|(known, lane)| known.and(lane));
+                missing.extend(lane.missing());
             }
         }
     }
 
-    /// That of one barrier.
-    pub(crate) fn of(&self, barrier: u16) -> Option<Recorded> {
-        self.by_barrier.get(usize::from(barrier)).copied().unwrap_or(Some(Recorded::ALWAYS))
+    /// Whether every role that arrives on `barrier` was recording at `until`, from when on, and whether none of their
+    /// records is missing between a time and that: so that the last arrival before it is the last there was.
+    pub(crate) fn before(&self, barrier: u16, until: u64) -> Option<Before<'_>> {
+        let Some(known) = self.by_barrier.get(usize::from(barrier)) else {
+            return Some(Before { from: 0, until, missing: &[] });
+        };
+        let recorded = known.recorded.filter(|recorded| until <= recorded.to)?;
+        Some(Before { from: recorded.from, until, missing: &known.missing })
+    }
+}
+
+/// What is known of the arrivals before a moment.
+pub(crate) struct Before<'a> {
+    /// From here on every role was recording.
+    pub(crate) from: u64,
+    until: u64,
+    missing: &'a [Recorded],
+}
+
+impl Before<'_> {
+    /// Whether an arrival after `at` may be missing.
+    pub(crate) fn misses_after(&self, at: u64) -> bool {
+        self.missing.iter().any(|gap| gap.from < self.until && gap.to > at)
     }
 }
 

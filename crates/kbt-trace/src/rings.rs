@@ -10,12 +10,16 @@
 //! the producer's k-th wait on *empty*, when it has the slot, to the end of the last consumer's k-th wait on *full*,
 //! when that has it.
 //!
-//! Slots are counted while every lane of both sides recorded; a CTA whose fills and releases cannot be those of a ring
-//! is refused.
+//! Slots are counted while every lane of both sides recorded, and where a record of one is missing anew on either side of
+//! it; a CTA whose fills and releases cannot be those of a ring is refused.
 
 mod occupancy;
+mod parts;
 
-pub(crate) use occupancy::{Contradiction, Occupancy, Refusal, occupancy};
+pub(crate) use occupancy::{Contradiction, Occupancy, Refusal};
+pub(crate) use parts::{Counted, counted};
+
+use occupancy::occupancy;
 
 use crate::{BarrierPurpose, Releaser, TraceInfo};
 use std::collections::BTreeSet;

@@ -96,7 +96,7 @@ fn a_ring_whose_records_contradict_each_other_has_no_numbers() {
         let mut torn = filled_and_freed(0, 30);
         (torn[1].header.open_clock, torn[1].header.close_clock) = (open, close);
         let text = said(&torn);
-        assert!(text.contains(&format!("where {who} has records that were refused, or an open")), "{text}");
+        assert!(text.contains(&format!("where {who} has an open and close not around")), "{text}");
         let outcome = outcome(&file(&info(Level::Coarse), 1024, &torn));
         let odd = outcome.problems.iter().find(|p| p.kind == ProblemKind::Inconsistent).unwrap();
         assert!(odd.says.contains(says), "{}", odd.says);
@@ -112,6 +112,102 @@ fn a_ring_whose_records_contradict_each_other_has_no_numbers() {
     }
     let text = said(&early);
     assert!(text.contains("where PV ended 30 waits before the slot was filled"), "{text}");
+}
+
+/// [`filled_and_freed`] or [`pipeline`] of 30 steps with one record changed.
+fn with_one_bad(
+    ahead: bool,
+    (lane, record): (usize, usize),
+    change: impl Fn(&mut kbt_trace::kbt::RingRecords, usize),
+) -> TraceOutcome {
+    let mut rings = if ahead { pipeline(0, 30, 0) } else { filled_and_freed(0, 30) };
+    change(&mut rings[lane], record);
+    rings[lane].header.total = rings[lane].records.len() as u32;
+    outcome(&file(&info(Level::Coarse), 1024, &rings))
+}
+
+#[test]
+fn a_refused_record_costs_its_step_and_the_ring_its_time_alone() {
+    let count = |o: &TraceOutcome, kind| -> u64 {
+        o.problems.iter().filter(|p| p.kind == kind).map(|p| p.count).sum()
+    };
+    let whole = |ahead: bool| if ahead { 1.0 } else { 0.648 };
+    // Each record of a step in the middle, by its kind, by a clock that steps back, and by one that leaps ahead.
+    let bad: [fn(&mut kbt_trace::kbt::RingRecords, usize); 3] = [
+        |ring, record| ring.records[record].tag = kbt_trace::kbt::tag(9, 0, 0),
+        |ring, record| ring.records[record].clock -= 5000,
+        |ring, record| ring.records[record].clock += 1 << 30,
+    ];
+    for (ahead, lane, records) in [(false, 0, 7), (false, 1, 5), (true, 0, 7), (true, 1, 4)] {
+        for (how, bad) in bad.iter().enumerate() {
+            for record in (0..records).map(|r| 15 * records + r) {
+                let outcome = with_one_bad(ahead, (lane, record), bad);
+                let place = format!("{ahead} {lane} {record} {how}");
+                for role in ["Softmax", "PV"] {
+                    let role = outcome.role(role).unwrap();
+                    let period = role.period_cycles.unwrap();
+                    let all = (role.mean_period_cycles, period.p10, period.p90);
+                    assert_eq!(all, (Some(1000.0), 1000.0, 1000.0), "{place}");
+                    assert!((23..=25).contains(&role.steady_steps), "{place}: {}", role.steady_steps);
+                }
+                assert_eq!(count(&outcome, ProblemKind::StepDropped), 1, "{place}");
+                let ring = &outcome.rings[0];
+                assert!((ring.mean_slots - whole(ahead)).abs() < 0.01, "{place}: {ring:?}");
+                assert!(ring.left_out_percent > 0.0 && ring.left_out_percent < 11.0, "{place}: {ring:?}");
+                let rings = [ProblemKind::RingGap, ProblemKind::RingCut].map(|kind| count(&outcome, kind));
+                assert_eq!(rings, [1, 0], "{place}");
+                assert!(count(&outcome, ProblemKind::ReleaseCut) <= 1, "{place}: {:?}", outcome.problems);
+            }
+        }
+    }
+    let arrive = with_one_bad(false, (0, 15 * 7 + 6), bad[0]);
+    let said = arrive.problems.iter().find(|p| p.kind == ProblemKind::RingGap).unwrap().to_string();
+    assert!(said.contains("% of its time, 1 CTA, first CTA 0, where Softmax has a gap)"), "{said}");
+    assert_eq!(count(&arrive, ProblemKind::ReleaseCut), 1, "P·V's wait may have had a later release");
+    assert!(
+        arrive.render_text().contains("1 x steps of which a record was refused"),
+        "{}",
+        arrive.render_text()
+    );
+}
+
+#[test]
+fn half_a_wait_costs_its_step_and_where_waits_are_counted_the_rings_time() {
+    for (lane, records, step) in [(0, 7, 0), (1, 4, 0), (0, 7, 1), (1, 4, 1)] {
+        for change in [
+            (|ring: &mut kbt_trace::kbt::RingRecords, record| {
+                ring.records.remove(record);
+            }) as fn(&mut _, _),
+            |ring, record| ring.records.insert(record, ring.records[record]),
+        ] {
+            let outcome = with_one_bad(true, (lane, 15 * records + step), change);
+            let place = format!("{lane} {step}: {:?}", outcome.problems);
+            for role in &outcome.roles {
+                assert_eq!(role.mean_period_cycles, Some(1000.0), "{place}");
+            }
+            assert!(outcome.problems.iter().any(|p| p.kind == ProblemKind::StepDropped), "{place}");
+            assert!((outcome.rings[0].mean_slots - 1.0).abs() < 0.01, "{place} {:?}", outcome.rings);
+            assert!(outcome.problems.iter().any(|p| p.kind == ProblemKind::RingGap), "{place}");
+        }
+    }
+    // Where arrivals are counted waits are no matter to the ring.
+    let outcome = with_one_bad(false, (0, 15 * 7), |ring, record| drop(ring.records.drain(record..=record)));
+    assert!(outcome.problems.iter().any(|p| p.kind == ProblemKind::StepDropped));
+    assert!(outcome.problems.iter().all(|p| p.kind != ProblemKind::RingGap), "{:?}", outcome.problems);
+    assert_eq!(outcome.rings[0].left_out_percent, 0.0);
+}
+
+#[test]
+fn a_ring_with_a_gap_and_no_sound_part_is_refused() {
+    // The middle of softmax's records is all that is there: the first were overwritten, and it was not closed.
+    let mut rings = filled_and_freed(0, 30);
+    rings[0].records[15 * 7].tag = kbt_trace::kbt::tag(9, 0, 0);
+    rings[0].header.total += 9;
+    rings[1].header.closed = 0;
+    let outcome = outcome(&file(&info(Level::Coarse), 1024, &rings));
+    assert_eq!(outcome.rings, []);
+    let said = outcome.problems.iter().find(|p| p.kind == ProblemKind::RingContradicts).unwrap();
+    assert!(said.says.contains("where Softmax has records missing, and too few left"), "{said}");
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use kbt_frame::trace_rows;
 use kbt_trace::export::write_rows;
 use kbt_trace::{
-    Anchor, Barrier, BarrierPurpose, CtaTrace, Edge, Event, EventName, EventPurpose, Kind, Lane, Level, MemoryTrace,
-    Problems, Releaser, Role, StepRule, TraceInfo,
+    Anchor, Barrier, BarrierPurpose, CtaTrace, Edge, Event, EventName, EventPurpose, Kind, Lane, Level,
+    MemoryTrace, Problems, Releaser, Role, StepRule, TraceInfo,
 };
 use polars::prelude::{DataFrame, ParquetReader, SerReader};
 use std::fs::File;

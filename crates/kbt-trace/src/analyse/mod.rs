@@ -5,6 +5,8 @@
 //! - **step**: from one step start of a role to the next. A step starts where the recorder says: at each begin of a
 //!   wait on one barrier, or of one event. Where it does not say, the role's most frequent wait is taken, else its
 //!   most frequent event, and a problem says so.
+//! - **left out**: a step of which a record was refused, or the begin or end of a wait is missing; how many is a problem.
+//!   A lane where that holds of half the steps or more has a recorder that writes no ends: its steps are kept.
 //! - **steady state**: of a lane (one role in one CTA) with at least 12 whole steps, all but the first and last 2.
 //!   A role with shorter lanes only is summed over all its steps, and a problem says so. All means and quantiles
 //!   are over steady steps.
@@ -29,7 +31,8 @@
 //!   taken from the last producer's arrival on *full* (for TMA: from the issue) to the last consumer's on *empty*;
 //!   where arrivals on both were not recorded, slots *ahead* are counted by waits, from the producer's getting the slot
 //!   to the last consumer's. Both are weighted by time, from the first change to the last in each CTA, or to where the
-//!   first of its lanes stopped recording. The most seen at once is a lower bound of the ring's depth.
+//!   first of its lanes stopped recording. Where a record is missing they are counted up to there, and from there on
+//!   back from the last change. The most seen at once is a lower bound of the ring's depth.
 //! - **over CTAs**, **over SMs**: each lane's own mean steady step, and the mean over each SM's steady steps.
 //! - **prologue**: from open() to the first steady step; **tail**: from the last steady step to close(). Both only
 //!   where nothing was overwritten.

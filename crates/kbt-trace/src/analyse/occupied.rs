@@ -42,10 +42,12 @@ struct RingSum {
     /// Of these, CTAs whose slots were counted by waits.
     ahead: u64,
     relative: bool,
-    /// Ticks after a role stopped recording.
+    /// Ticks after a role stopped recording, or around missing records.
     left_out: u128,
     /// The role that stopped first.
     cut: Odd<usize>,
+    /// The role of which records are missing.
+    gap: Odd<usize>,
     /// The role whose records do not fit, and how.
     contradicts: Odd<(usize, rings::Contradiction)>,
 }
@@ -62,7 +64,7 @@ impl RingSums {
         self.sums.resize_with(rings.len(), RingSum::default);
         let place = (order, cta.cta);
         for (ring, sum) in rings.iter().zip(&mut self.sums) {
-            let found = match rings::occupancy(cta, ring) {
+            let found = match rings::counted(cta, ring) {
                 Ok(found) => found,
                 Err(Refusal::Silent) => continue,
                 Err(Refusal::Cut { role }) => {
@@ -75,19 +77,24 @@ impl RingSums {
                 }
             };
             sum.ctas += 1;
-            sum.ahead += u64::from(found.count == RingCount::Ahead);
-            sum.relative |= found.relative;
+            sum.ahead += u64::from(found.parts.iter().any(|part| part.count == RingCount::Ahead));
             sum.left_out += u128::from(found.left_out);
-            if let Some(role) = found.cut_by {
-                sum.cut.add(place, role);
+            if let Some(role) = found.gap_by {
+                sum.gap.add(place, role);
             }
-            let ends = found.changes.iter().skip(1).map(|c| c.0).chain([found.until]);
-            for (&(at, taken), end) in found.changes.iter().zip(ends) {
-                let index = taken as usize;
-                if index >= sum.ticks.len() {
-                    sum.ticks.resize(index + 1, 0);
+            for part in &found.parts {
+                sum.relative |= part.relative;
+                if let Some(role) = part.cut_by {
+                    sum.cut.add(place, role);
                 }
-                sum.ticks[index] += u128::from(end - at);
+                let ends = part.changes.iter().skip(1).map(|c| c.0).chain([part.until]);
+                for (&(at, taken), end) in part.changes.iter().zip(ends) {
+                    let index = taken as usize;
+                    if index >= sum.ticks.len() {
+                        sum.ticks.resize(index + 1, 0);
+                    }
+                    sum.ticks[index] += u128::from(end - at);
+                }
             }
         }
     }
@@ -102,6 +109,7 @@ impl RingSums {
             mine.relative |= theirs.relative;
             mine.left_out += theirs.left_out;
             mine.cut.merge(theirs.cut);
+            mine.gap.merge(theirs.gap);
             mine.contradicts.merge(theirs.contradicts);
         }
     }
@@ -116,6 +124,7 @@ impl RingSums {
     ) -> Vec<RingStats> {
         let mut found = Vec::new();
         let (mut silent, mut cut, mut contradicts) = (Said::default(), Said::default(), Said::default());
+        let mut gaps = Said::default();
         for (index, ring) in rings.iter().enumerate() {
             let Some(sum) = self.sums.get(index) else {
                 silent.add(1, ring.name.clone());
@@ -126,15 +135,16 @@ impl RingSums {
                 silent.add(1, ring.name.clone());
             }
             let ctas = |n: u64| if n == 1 { "1 CTA".to_owned() } else { format!("{n} CTAs") };
-            if let Some((_, cta, role)) = sum.cut.first {
+            for (odd, said, does) in [(&sum.cut, &mut cut, "stops"), (&sum.gap, &mut gaps, "has a gap")] {
+                let Some((_, cta, role)) = odd.first else { continue };
                 let out = stats.as_ref().map_or_else(
                     || "left out".to_owned(),
                     |s| format!("without {:.1} % of its time", s.left_out_percent),
                 );
-                let (n, role) = (ctas(sum.cut.ctas), info.role_name(role));
-                cut.add(
-                    sum.cut.ctas,
-                    format!("{}: {out}, {n}, first CTA {cta}, where {role} stops", ring.name),
+                let (n, role) = (ctas(odd.ctas), info.role_name(role));
+                said.add(
+                    odd.ctas,
+                    format!("{}: {out}, {n}, first CTA {cta}, where {role} {does}", ring.name),
                 );
             }
             if let Some((_, cta, (role, how))) = sum.contradicts.first {
@@ -146,6 +156,7 @@ impl RingSums {
         }
         silent.note(ProblemKind::NoOccupancy, problems);
         cut.note(ProblemKind::RingCut, problems);
+        gaps.note(ProblemKind::RingGap, problems);
         contradicts.note(ProblemKind::RingContradicts, problems);
         found
     }

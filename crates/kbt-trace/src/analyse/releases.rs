@@ -23,7 +23,7 @@ pub(super) enum Release {
     },
     /// No arrival was recorded before the end of the wait, or hardware releases this barrier.
     Unknown,
-    /// A role that arrives on this barrier had stopped recording before the wait ended.
+    /// A role that arrives on this barrier had stopped recording before the wait ended, or records of it are missing.
     Cut,
 }
 
@@ -50,13 +50,12 @@ impl Arrivals {
             return Release::Unknown;
         }
         let before = times.partition_point(|&at| at <= wait.end);
-        let Some(recorded) = self.recorded.of(wait.barrier).filter(|r| wait.end <= r.to) else {
-            return Release::Cut;
-        };
+        let Some(recorded) = self.recorded.before(wait.barrier, wait.end) else { return Release::Cut };
         match before.checked_sub(1).map(|i| times[i]) {
             None => Release::Unknown,
             // Whose records begin later may have arrived after this.
             Some(at) if at < recorded.from => Release::Unknown,
+            Some(at) if recorded.misses_after(at) => Release::Cut,
             Some(at) if at <= wait.begin => Release::Ready,
             Some(at) => Release::Blocked { round_trip: wait.end - at },
         }

@@ -121,11 +121,18 @@ fn row(
 
 /// How full a ring is within the window.
 fn ring(cta: &CtaTrace, ring: &Ring, window: (u64, u64), scale: &dyn Fn(u64) -> f64) -> Option<TimelineRing> {
-    let rings::Occupancy { changes, count, until, cut_by, .. } = rings::occupancy(cta, ring).ok()?;
-    if cut_by.is_some() && until <= window.0 {
+    let rings::Counted { parts, gap_by, .. } = rings::counted(cta, ring).ok()?;
+    // Of parts with a gap between them the one that lies longest in the window.
+    let within = |part: &rings::Occupancy| {
+        let from = part.changes.first().map_or(window.1, |c| c.0).max(window.0);
+        part.until.min(window.1).saturating_sub(from)
+    };
+    let rings::Occupancy { changes, count, until, cut_by, .. } = parts.into_iter().max_by_key(within)?;
+    let ends = cut_by.is_some() || gap_by.is_some();
+    if ends && until <= window.0 {
         return None;
     }
-    let end_cycles = cut_by.filter(|_| until < window.1).map(|_| scale(until));
+    let end_cycles = (ends && until < window.1).then(|| scale(until));
     let first = changes.partition_point(|&(at, _)| at <= window.0).saturating_sub(1);
     let within = changes.get(first..)?.iter().take_while(|(at, _)| *at < window.1);
     let sample = |&(at, slots): &(u64, u32)| TimelineSample { at_cycles: scale(at.max(window.0)), slots };

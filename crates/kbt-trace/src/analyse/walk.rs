@@ -67,6 +67,8 @@ pub(super) struct Walked {
     pub(super) shortest_wait: Option<u64>,
     /// The barrier that the role waits on to the end of its records without a close(), and since when.
     pub(super) stuck: Option<(u16, u64)>,
+    /// Steps that were given to nobody, since records of them are missing.
+    pub(super) dropped: u64,
     pub(super) odd: Vec<(ProblemKind, u64)>,
 }
 
@@ -120,15 +122,18 @@ impl Walk {
         let mut walked = Walked::default();
         let (mut events, mut waits) = (Open::default(), Open::default());
         // A wait whose end was lost would make the rest of the lane a wait.
-        let unended = unended_waits(lane);
+        let Orphans { begins: unended, ends } = orphan_waits(lane);
         let mut lost = unended.iter().peekable();
+        let mut damage = Damage::of(lane, rule, &unended, &ends);
         // Since when the role is blocked, as far as this step goes; and its time in waits so far, whole waits only.
         let (mut blocked_since, mut waited) = (0, 0_u64);
         let mut in_step = false;
         self.step.clear();
         for (index, event) in lane.events.iter().enumerate() {
             if starts_step(event, rule) {
-                if in_step {
+                if damage.before(index) {
+                    walked.dropped += u64::from(in_step);
+                } else if in_step {
                     self.cut(event.at, &waits, blocked_since);
                     done(&self.step);
                 }
@@ -187,6 +192,7 @@ impl Walk {
             (ProblemKind::OrphanBegin, (events.stack.len() + unended.len()) as u64),
             (ProblemKind::Overlap, events.crossed + waits.crossed),
             (ProblemKind::ZeroLength, events.zero + waits.zero),
+            (ProblemKind::StepDropped, walked.dropped),
         ];
         walked
     }
@@ -203,19 +209,52 @@ impl Walk {
     }
 }
 
-/// The records of waits that begin and never end, in their order.
-fn unended_waits(lane: &Lane) -> Vec<usize> {
-    let mut open = Open::default();
+/// Waits without their partner.
+#[derive(Default)]
+struct Orphans {
+    /// Records of waits that begin and never end, in their order.
+    begins: Vec<usize>,
+    /// Records of waits that end and never began.
+    ends: Vec<usize>,
+}
+
+fn orphan_waits(lane: &Lane) -> Orphans {
+    let (mut open, mut orphans) = (Open::default(), Orphans::default());
     for (index, event) in lane.events.iter().enumerate() {
         match event.kind {
             Kind::WaitBegin => open.begin(index, event.id, event.at, 0),
-            Kind::WaitEnd => {
-                open.end(lane, index, event.id, event.at);
-            }
+            Kind::WaitEnd if open.end(lane, index, event.id, event.at).is_none() => orphans.ends.push(index),
             _ => {}
         }
     }
-    open.stack.iter().map(|begun| begun.index).collect()
+    orphans.begins = open.stack.iter().map(|begun| begun.index).collect();
+    orphans
+}
+
+/// Where records are missing from the steps of a lane: one that was refused, or a wait's begin or end.
+struct Damage {
+    /// Each lies in the step that ends with the first start after this record, or at it. Ascending.
+    after: Vec<usize>,
+    next: usize,
+}
+
+impl Damage {
+    fn of(lane: &Lane, rule: StepRule, unended: &[usize], ends: &[usize]) -> Self {
+        let orphans = unended.iter().chain(ends).map(|record| record + 1);
+        let starts = lane.events.iter().filter(|event| starts_step(event, rule)).count();
+        // A recorder that never writes a wait's end is no damage.
+        let orphans = orphans.filter(|_| 2 * (unended.len() + ends.len()) <= starts);
+        let mut after: Vec<usize> = orphans.chain(lane.gaps.iter().copied()).collect();
+        after.sort_unstable();
+        Self { after, next: 0 }
+    }
+
+    /// Whether anything is missing since the last call, up to the record `index`.
+    fn before(&mut self, index: usize) -> bool {
+        let passed = self.after[self.next..].iter().take_while(|after| **after <= index).count();
+        self.next += passed;
+        passed > 0
+    }
 }
 
 fn add(by_barrier: &mut Vec<(u16, u64)>, barrier: u16, ticks: u64) {
@@ -297,12 +336,29 @@ mod tests {
             (310, WaitEnd, 0),
         ]);
         let (steps, walked) = steps(&lane, StepRule::Wait(0));
-        assert_eq!(
-            steps.iter().map(|s| (s.length(), s.blocked)).collect::<Vec<_>>(),
-            [(100, 10), (100, 5), (100, 10)]
-        );
-        assert_eq!(steps[1].by_barrier, [(1, 5)]);
+        let whole: Vec<_> = steps.iter().map(|s| (s.start, s.length(), s.blocked)).collect();
+        assert_eq!(whole, [(0, 100, 10), (200, 100, 10)]);
+        assert_eq!(walked.dropped, 1);
         assert_eq!(walked.odd.iter().find(|o| o.0 == ProblemKind::OrphanBegin).unwrap().1, 1);
+    }
+
+    #[test]
+    fn a_recorder_without_the_ends_of_waits_has_steps() {
+        let lane = lane(&[(0, WaitBegin, 0), (100, WaitBegin, 0), (200, WaitBegin, 0)]);
+        assert_eq!(steps(&lane, StepRule::Wait(0)).0.len(), 2);
+    }
+
+    #[test]
+    fn a_refused_record_drops_its_step_alone() {
+        let records: Vec<_> =
+            (0..4).flat_map(|k| [(100 * k, WaitBegin, 0), (100 * k + 10, WaitEnd, 0)]).collect();
+        for (gap, left) in
+            [(0, vec![0, 100, 200]), (3, vec![0, 200]), (4, vec![0, 200]), (8, vec![0, 100, 200])]
+        {
+            let lane = Lane { gaps: vec![gap], ..lane(&records) };
+            let (steps, _) = steps(&lane, StepRule::Wait(0));
+            assert_eq!(steps.iter().map(|s| s.start).collect::<Vec<_>>(), left, "{gap}");
+        }
     }
 
     #[test]

@@ -82,11 +82,12 @@ pub fn write_chrome(source: &mut dyn Source, out: &mut dyn Write) -> Result<Expo
             }
         }
         for ring in &rings {
-            let Some(occupancy) = occupancy(&cta, ring, &mut counts.left_out) else { continue };
-            counts.counters += occupancy.changes.len() as u64;
-            let name = format!("ring {}: slots {}", ring.name, occupancy.count.as_str());
-            let counter = |(at, slots)| json!({"ph": "C", "pid": pid, "ts": us(at), "name": name, "args": {"slots": slots}});
-            events.extend(occupancy.changes.into_iter().map(counter));
+            for part in occupancy(&cta, ring, &mut counts.left_out) {
+                counts.counters += part.changes.len() as u64;
+                let name = format!("ring {}: slots {}", ring.name, part.count.as_str());
+                let counter = |(at, slots)| json!({"ph": "C", "pid": pid, "ts": us(at), "name": name, "args": {"slots": slots}});
+                events.extend(part.changes.into_iter().map(counter));
+            }
         }
         for event in events {
             let comma = if std::mem::take(&mut first) { "\n" } else { ",\n" };

@@ -48,6 +48,8 @@ pub struct LeftOut {
     pub orphan_ends: u64,
     /// Rings of CTAs whose counter is missing or ends early, since a role had stopped recording.
     pub rings_cut: u64,
+    /// Rings of CTAs whose counter stands still for a while, since records are missing.
+    pub rings_gap: u64,
     /// Rings of CTAs without a counter, since their records contradict each other.
     pub rings_contradict: u64,
     /// Clocks, of SMs or CTAs, that nothing relates to each other, where there are several: when their CTAs ran is known
@@ -63,24 +65,26 @@ impl LeftOut {
         problems.add(ProblemKind::OrphanBegin, None, self.orphan_begins, || "not exported".into());
         problems.add(ProblemKind::OrphanEnd, None, self.orphan_ends, || "not exported".into());
         problems.add(ProblemKind::RingCut, None, self.rings_cut, || "its counter ends there".into());
+        problems.add(ProblemKind::RingGap, None, self.rings_gap, || "its counter stands still there".into());
         problems.add(ProblemKind::RingContradicts, None, self.rings_contradict, || "no counter".into());
         problems.add(ProblemKind::ClocksApart, None, self.clocks_apart, String::new);
         problems
     }
 }
 
-/// How full `ring` was in `cta`; where that cannot be said, or not to the end, it is counted.
-fn occupancy(cta: &CtaTrace, ring: &Ring, left_out: &mut LeftOut) -> Option<Occupancy> {
-    match rings::occupancy(cta, ring) {
+/// How full `ring` was in `cta`, part by part; where that cannot be said, or not all the time, it is counted.
+fn occupancy(cta: &CtaTrace, ring: &Ring, left_out: &mut LeftOut) -> Vec<Occupancy> {
+    match rings::counted(cta, ring) {
         Ok(found) => {
-            left_out.rings_cut += u64::from(found.cut_by.is_some());
-            return Some(found);
+            left_out.rings_cut += u64::from(found.parts.iter().any(|part| part.cut_by.is_some()));
+            left_out.rings_gap += u64::from(found.gap_by.is_some());
+            return found.parts;
         }
         Err(Refusal::Silent) => {}
         Err(Refusal::Cut { .. }) => left_out.rings_cut += 1,
         Err(Refusal::Contradicts { .. }) => left_out.rings_contradict += 1,
     }
-    None
+    Vec::new()
 }
 
 /// A span of a lane in ticks; `wait` tells its id's table.
@@ -169,11 +173,11 @@ fn releases(cta: &CtaTrace, info: &TraceInfo, spans: &[Vec<Span>]) -> Vec<Releas
                 e.barrier == wait.id && e.waiting == role && matches!(e.arriving, Releaser::Role(_))
             });
             // After a role stopped recording its arrivals are not known, and another's need not be the last.
-            let Some(known) = recorded.of(wait.id).filter(|known| wait.end <= known.to) else { continue };
+            let Some(known) = recorded.before(wait.id, wait.end) else { continue };
             let Some(times) = arrivals.get(&wait.id).filter(|_| released) else { continue };
             let before = times.partition_point(|&(at, _)| at <= wait.end);
             let Some(&(at, from)) = before.checked_sub(1).and_then(|i| times.get(i)) else { continue };
-            if at > wait.begin && at >= known.from {
+            if at > wait.begin && at >= known.from && !known.misses_after(at) {
                 found.push(Release { barrier: wait.id, from: (from, at), to: (lane, wait.end) });
             }
         }

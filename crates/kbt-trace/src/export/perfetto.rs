@@ -115,11 +115,12 @@ impl Writer<'_> {
             self.instants(index, cta, &flows, tracks[0], &mut marks);
         }
         for ring in self.rings {
-            let Some(occupancy) = occupancy(cta, ring, &mut self.counts.left_out) else { continue };
-            let name = format!("ring {}: slots {}", ring.name, occupancy.count.as_str());
+            let parts = occupancy(cta, ring, &mut self.counts.left_out);
+            let Some(first) = parts.first() else { continue };
+            let name = format!("ring {}: slots {}", ring.name, first.count.as_str());
             let rank = self.info.roles.len() as u64 * 16 + u64::from(ring.empty);
             let track = self.track(&name, Some(parent), rank, Some("slots"))?;
-            let changes = occupancy.changes.into_iter();
+            let changes = parts.into_iter().flat_map(|part| part.changes);
             marks.extend(
                 changes.map(|(at, slots)| Mark { value: Some(slots), ..Mark::new(at, track, COUNTER) }),
             );

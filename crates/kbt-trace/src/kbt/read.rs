@@ -107,7 +107,7 @@ impl<R: Read> KbtSource<R> {
         };
         let role = self.info.role_name(lane.role);
         let found = decode(&self.bytes, ring, &self.info, lane);
-        lane.torn = found.unknown + found.backwards + found.far > 0 || found.misplaced.is_some();
+        lane.torn = found.misplaced.is_some();
         let cta = ring.cta;
         let at = || format!("first in CTA {cta}");
         self.problems.add(ProblemKind::UnknownRecord, Some(&role), found.unknown, at);
@@ -214,6 +214,7 @@ struct Decoded {
 
 fn decode(bytes: &[u8], ring: &b::kbt_trace_ring, info: &TraceInfo, lane: &mut Lane) -> Decoded {
     lane.events.clear();
+    lane.gaps.clear();
     let mut unknown = 0;
     let mut clock: Option<Unwrap> = None;
     let mut slots = bytes.chunks_exact(b::kbt_trace_record::SIZE);
@@ -231,6 +232,7 @@ fn decode(bytes: &[u8], ring: &b::kbt_trace_ring, info: &TraceInfo, lane: &mut L
         };
         if usize::from(id) >= known {
             unknown += 1;
+            lane.refused();
             continue;
         }
         let step = (record.tag & b::KBT_TRACE_STEP_MASK) as u16;
@@ -241,7 +243,7 @@ fn decode(bytes: &[u8], ring: &b::kbt_trace_ring, info: &TraceInfo, lane: &mut L
                 if at.is_none() {
                     let after = slots.clone().next().and_then(b::kbt_trace_record::get).map(|r| r.clock);
                     if clock.takes_back(record.clock, after) {
-                        lane.events.pop();
+                        lane.take_back();
                         at = clock.next(record.clock);
                     }
                 }
@@ -253,8 +255,9 @@ fn decode(bytes: &[u8], ring: &b::kbt_trace_ring, info: &TraceInfo, lane: &mut L
                 Some(at)
             }
         };
-        if let Some(at) = at {
-            lane.events.push(Event { at, kind, id, step });
+        match at {
+            Some(at) => lane.events.push(Event { at, kind, id, step }),
+            None => lane.refused(),
         }
     }
     let misplaced = place::place(ring, lane);

@@ -164,6 +164,7 @@ fn read_block(block: &[u8], layout: &Layout, problems: &mut Problems) -> Option<
             if let Some(last) = last.filter(|&last| clock < last) {
                 if last - clock < CLOCK_RANGE / 2 {
                     backwards += 1;
+                    lane.refused();
                     continue;
                 }
                 base += CLOCK_RANGE;

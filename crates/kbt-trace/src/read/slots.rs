@@ -146,6 +146,7 @@ pub(super) fn decode(
         block_matches &= slot.block() == block % 4096;
         let Some((kind, id)) = slot.kind().and_then(|kind| of(slot.event(), kind)) else {
             unknown += 1;
+            lane.refused();
             continue;
         };
         let at = match &mut clock {
@@ -153,7 +154,7 @@ pub(super) fn decode(
                 let mut at = clock.next(slot.stamp);
                 let after = found.slots.get(index + 1).map(|after| after.stamp);
                 if at.is_none() && clock.takes_back(slot.stamp, after) {
-                    lane.events.pop();
+                    lane.take_back();
                     at = clock.next(slot.stamp);
                 }
                 at
@@ -164,8 +165,9 @@ pub(super) fn decode(
                 Some(at)
             }
         };
-        if let Some(at) = at {
-            lane.events.push(Event { at, kind, id, step: 0 });
+        match at {
+            Some(at) => lane.events.push(Event { at, kind, id, step: 0 }),
+            None => lane.refused(),
         }
     }
     let place = || format!("first in block {block}");

@@ -50,8 +50,10 @@ pub(crate) enum Refusal {
 /// How records of a ring contradict each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Contradiction {
-    /// Records of the lane were refused, or its open and close are not around them.
+    /// The lane's open and close are not around its records.
     Torn,
+    /// Records of the lane are missing, and what is left is too little.
+    Missing,
     /// So many waits for a filled slot ended before that slot was filled.
     WaitsBeforeFills(usize),
     /// So many slots were released before they were filled.
@@ -65,7 +67,8 @@ pub(crate) enum Contradiction {
 impl std::fmt::Display for Contradiction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Torn => write!(f, "has records that were refused, or an open and close not around them"),
+            Self::Torn => write!(f, "has an open and close not around its records"),
+            Self::Missing => write!(f, "has records missing, and too few left beside"),
             Self::WaitsBeforeFills(n) => write!(f, "ended {n} waits before the slot was filled"),
             Self::ReleasesBeforeFills(n) => write!(f, "released {n} slots before they were filled"),
             Self::Counts(fills, frees) => write!(f, "recorded too few: {fills} fills, {frees} releases"),

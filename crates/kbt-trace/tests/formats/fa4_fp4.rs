@@ -147,3 +147,20 @@ fn a_unit_is_for_chrome_traces_alone() {
     let message = error(&slots(4, &block(1000), 800, |b, _| b), &unit);
     assert!(message.contains("--unit: given") && message.contains("fa4-fp4"), "{message}");
 }
+
+#[test]
+fn a_record_that_is_refused_costs_its_step_alone() {
+    // Of step 40 of Softmax0 the begin of its wait, which starts the step, or of its store.
+    for (record, event, lost) in [(0, 6, 2), (2, 7, 1)] {
+        for (event, kind, back) in [(99, 0, 0), (event, 3, 0), (event, 0, 9000)] {
+            let mut lanes = block(1_000_000);
+            let bad = &mut lanes[1][40 * 4 + record];
+            *bad = (event, kind, bad.2 - back);
+            let outcome = read(&slots(4, &lanes, 800, |b, _| b));
+            let softmax = outcome.role("Softmax0").unwrap();
+            assert_eq!(softmax.mean_period_cycles, Some(4381.0));
+            assert_eq!(problem(&outcome, ProblemKind::StepDropped), 1);
+            assert_eq!(softmax.steady_steps + lost, outcome.role("Softmax1").unwrap().steady_steps);
+        }
+    }
+}

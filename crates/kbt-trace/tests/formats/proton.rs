@@ -61,3 +61,15 @@ fn a_file_cut_before_its_first_record_says_that_it_is_cut() {
     let message = error(&buffer(true)[..60], &ReadOptions { input: Input::Proton, ..ReadOptions::default() });
     assert!(message.contains("without a record") && message.contains("ends early"), "{message}");
 }
+
+#[test]
+fn a_clock_that_steps_back_costs_its_step_alone() {
+    let mut bytes = buffer(true);
+    // Warp 0's fourth record, the end in the second of three steps.
+    let at = 32 + 12 * 4 + 3 * 8 + 4;
+    bytes[at..at + 4].copy_from_slice(&90_u32.to_le_bytes());
+    let outcome = analysed(&bytes, &ReadOptions::default(), AnalyseOptions::default()).unwrap();
+    let steps = |role: &str| outcome.role(role).unwrap().steady_steps;
+    assert_eq!((steps("warp 0"), steps("warp 1")), (2, 3), "{:?}", outcome.problems);
+    assert_eq!(problem(&outcome, ProblemKind::StepDropped), 1);
+}
