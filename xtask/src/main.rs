@@ -3,13 +3,16 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool prints")]
 
 mod ci;
+#[path = "../../crates/kbt-frame/src/args.rs"]
+#[allow(dead_code, reason = "only its help is printed here")]
+mod frame;
 mod fuzz;
 mod pins;
 mod process;
 mod setup;
 mod tool;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -63,12 +66,26 @@ struct Rest {
     args: Vec<OsString>,
 }
 
+/// A command of kbt-frame. Its help comes at once; polars takes minutes to build.
+fn of_frame(command: &str, args: &[OsString]) -> anyhow::Result<ExitCode> {
+    if args.iter().any(|a| a == "--help" || a == "-h") {
+        let frame = frame::Cli::command().bin_name("cargo xtask");
+        let asked = [OsString::from("cargo xtask"), command.into(), "--help".into()];
+        // clap gives help as an error that goes to standard output and ends with 0.
+        if let Err(help) = frame.try_get_matches_from(asked) {
+            print!("{}", help.render().to_string().replace("kbt-frame ", "cargo xtask "));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    tool::run("kbt-frame", command, args)
+}
+
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Tune(rest) => tool::run("kbt", "tune", &rest.args),
         Command::Record(rest) => tool::run("kbt", "record", &rest.args),
-        Command::Export(rest) => tool::run("kbt-frame", "export", &rest.args),
-        Command::Compare(rest) => tool::run("kbt-frame", "compare", &rest.args),
+        Command::Export(rest) => of_frame("export", &rest.args),
+        Command::Compare(rest) => of_frame("compare", &rest.args),
         Command::Test(args) => tool::test(&args),
         Command::Dist(args) => tool::dist(&args),
         Command::Setup(args) => setup::setup(&args),

@@ -1,63 +1,14 @@
 //! `kbt-frame`: the tables of a run as Parquet, and two runs against each other.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool prints")]
 
-use clap::{Parser, Subcommand, ValueEnum};
+mod args;
+
+use args::{Cli, Command, Format};
+use clap::Parser;
 use kbt_frame::{Missing, Written, compare, export, trace_rows};
 use std::error::Error;
 use std::io::{ErrorKind, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
-
-/// The tables of a run as Parquet, and two runs against each other.
-#[derive(Parser)]
-#[command(name = "kbt-frame", version)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// Write a run's tables as Parquet, a file each.
-    #[command(after_help = "Example: kbt-frame export kbt-runs/20261130T130509Z-fp4")]
-    Export {
-        /// The run directory.
-        run: PathBuf,
-        /// Where to; the run's own folder `tables` if absent.
-        #[arg(long, value_name = "DIR")]
-        out: Option<PathBuf>,
-    },
-    /// Write the rows of a trace that standard input holds as one Parquet file; `kbt trace export` calls it.
-    #[command(after_help = "Example: kbt trace export run.kbttrace --to parquet -o run.parquet")]
-    Trace {
-        /// The file to write.
-        #[arg(long, value_name = "FILE")]
-        out: PathBuf,
-    },
-    /// Join two runs and print what differs, against the spread. Differences are no failure: exit 0.
-    #[command(after_help = "Example: kbt-frame compare runs/before runs/after")]
-    Compare {
-        /// The first run directory.
-        before: PathBuf,
-        /// The second.
-        after: PathBuf,
-        /// How to print it.
-        #[arg(long, value_enum, default_value_t)]
-        format: Format,
-        /// In text, differences within the noise too; JSON holds them always.
-        #[arg(long)]
-        all: bool,
-    },
-}
-
-#[derive(Clone, Copy, Default, ValueEnum)]
-enum Format {
-    /// For people.
-    #[default]
-    Text,
-    /// `kbt.compare/1`.
-    Json,
-}
 
 fn main() -> ExitCode {
     match run(Cli::parse().command) {
