@@ -20,7 +20,7 @@ pub(crate) struct Accounts {
     pub(crate) hbm_roof: Option<(RoofKind, Figure)>,
     pub(crate) roofs_used: Vec<RoofKind>,
     pub(crate) time_us: Option<Figure>,
-    /// Whether the useful bytes may have come from L2: stated warm, and no more than the largest L2 holds.
+    /// Whether the useful bytes may have come from L2: stated warm, and no more than it holds.
     pub(crate) warm: bool,
     /// How much L2 holds, where nothing says that the caches were cold and it holds all the useful bytes.
     pub(crate) may_fit: Option<f64>,
@@ -48,15 +48,23 @@ pub(crate) fn time(sheet: &FactSheet) -> Option<Figure> {
     })
 }
 
-/// Bytes that the largest L2 of the parts in the table holds (B200: 126 MB).
-const LARGEST_L2: f64 = 126e6;
+/// What the device's L2 holds; of a device without a size, the largest L2 of its architecture.
+fn l2_size(ceilings: &Ceilings) -> Option<f64> {
+    let of_arch = || arch_figures(ceilings.arch).map(|a| a.l2_bytes);
+    ceilings.l2_bytes.as_ref().map(|l2| l2.value).or_else(of_arch)
+}
+
+fn stated_warm(sheet: &FactSheet) -> bool {
+    let cache = sheet.timing.as_ref().and_then(|t| t.cache.as_deref());
+    cache.is_some_and(|c| c.trim().eq_ignore_ascii_case("warm"))
+}
 
 /// L2's size, where the useful bytes fit in it and neither the cache's state nor device memory's traffic is known.
 fn may_fit(sheet: &FactSheet, work: &Work, ceilings: &Ceilings) -> Option<f64> {
     let metrics = sheet.profiler.as_ref().and_then(|p| p.metrics.as_ref());
     let seen = metrics.is_some_and(|m| metrics::first(m, metrics::DRAM_PCT).is_some());
     let stated = sheet.timing.as_ref().is_some_and(|t| t.cache.is_some());
-    let l2 = arch_figures(ceilings.arch)?.l2_bytes;
+    let l2 = l2_size(ceilings)?;
     (work.hbm_bytes.value <= l2 && !seen && !stated && moved_bytes(sheet).is_none()).then_some(l2)
 }
 
@@ -69,12 +77,8 @@ pub(crate) fn account(sheet: &FactSheet, work: &Work, ceilings: &Ceilings) -> Ac
         hbm_roof: ceilings.hbm(work.read_share),
         roofs_used: Vec::new(),
         time_us: time(sheet),
-        warm: sheet
-            .timing
-            .as_ref()
-            .and_then(|t| t.cache.as_deref())
-            .is_some_and(|c| c.trim().eq_ignore_ascii_case("warm"))
-            && work.hbm_bytes.value <= LARGEST_L2
+        warm: stated_warm(sheet)
+            && l2_size(ceilings).is_none_or(|l2| work.hbm_bytes.value <= l2)
             && moved_bytes(sheet).is_none(),
         may_fit: may_fit(sheet, work, ceilings),
         assumptions: Vec::new(),
@@ -113,6 +117,15 @@ fn memory(a: &mut Accounts, sheet: &FactSheet, work: &Work, ceilings: &Ceilings)
             }
             a.assumptions.push(format!(
                 "the caches are warm, as stated, and {} may lie in L2: device memory's roof bounds no such call",
+                bytes(work.hbm_bytes.value)
+            ));
+        }
+        if let Some(l2) =
+            stated_warm(sheet).then(|| l2_size(ceilings)).flatten().filter(|l2| *l2 < work.hbm_bytes.value)
+        {
+            a.assumptions.push(format!(
+                "the caches are stated to be warm, and L2 ({}) does not hold {}: device memory moves them at every call",
+                bytes(l2),
                 bytes(work.hbm_bytes.value)
             ));
         }
@@ -281,6 +294,21 @@ fn terms(a: &mut Accounts, sheet: &FactSheet, ceilings: &Ceilings) {
         let how = format!("{length} dependent loads x {ns} ns");
         push_time(a, Resource::Chain, "dependency chain", how, time);
     }
+    atomics(a, sheet, ceilings);
+}
+
+/// Updates of one address follow each other in its slice of L2, at most one a clock.
+fn atomics(a: &mut Accounts, sheet: &FactSheet, ceilings: &Ceilings) {
+    let stated = sheet.dataflow.as_ref().and_then(|d| d.atomics_of_one_address);
+    let (Some(updates), Some(clock)) = (stated, &ceilings.sm_clock_mhz) else { return };
+    let updates = sheet.figure("dataflow.atomics_of_one_address", "updates", updates, Unit::Count);
+    let why = "an update a clock of one address at most; 32-bit integers reach 0.7 on an H200, floats less";
+    let model = Figure::new("atomic model", 1.0, Unit::Ratio, Provenance::modelled(why));
+    let how = format!("{:.3e} updates of one address, one a clock of {:.0} MHz", updates.value, clock.value);
+    let us = updates.value / clock.value;
+    let name = "atomic updates of one address";
+    let time = Figure::computed(name, us, Unit::Microseconds, &how, &[&updates, clock, &model]);
+    push_time(a, Resource::Atomics, name, how, time);
 }
 
 fn grid(sheet: &FactSheet) -> Option<Figure> {

@@ -25,6 +25,8 @@ pub struct Ceilings {
     pub sm_clock_mhz: Option<Figure>,
     /// Power limit.
     pub power_limit_w: Option<Figure>,
+    /// What L2 holds.
+    pub l2_bytes: Option<Figure>,
     /// What sources disagree on, for the reader.
     pub disputes: Vec<String>,
     roofs: BTreeMap<RoofKind, Figure>,
@@ -44,6 +46,7 @@ impl Ceilings {
             sm_count: profile.sm_count.map(|n| plain("SM count", f64::from(n), Unit::Count)),
             sm_clock_mhz: profile.sm_clock_mhz.map(|c| plain("SM clock", c, Unit::Megahertz)),
             power_limit_w: None,
+            l2_bytes: None,
             disputes: Vec::new(),
             roofs: BTreeMap::new(),
             of_sheet: Vec::new(),
@@ -78,6 +81,7 @@ impl Ceilings {
             sm_count: None,
             sm_clock_mhz: None,
             power_limit_w: None,
+            l2_bytes: None,
             disputes: Vec::new(),
             roofs: BTreeMap::new(),
             of_sheet: Vec::new(),
@@ -97,13 +101,17 @@ impl Ceilings {
             let stated = self.of_sheet.clone();
             let memory = stated.iter().any(|k| k.is_device_memory());
             self.roofs.retain(|k, _| !(stated.contains(k) || memory && k.is_device_memory()));
-            (self.sm_count, self.sm_clock_mhz, self.power_limit_w) = (None, None, None);
+            (self.sm_count, self.sm_clock_mhz) = (None, None);
+            (self.power_limit_w, self.l2_bytes) = (None, None);
             if let Some(part) = published::part(other) {
                 self.machine_of(part);
             }
         }
         for ceiling in &sheet.ceilings {
             self.add_ceiling(ceiling);
+        }
+        if let Some(bytes) = sheet.device.as_ref().and_then(|d| d.l2_bytes) {
+            self.l2_bytes = Some(sheet.figure("device.l2_bytes", "L2 size", bytes, Unit::Bytes));
         }
         self
     }
@@ -201,6 +209,10 @@ impl Ceilings {
         self.sm_count.get_or_insert_with(|| plain("SM count", part.sm_count, Unit::Count));
         self.sm_clock_mhz.get_or_insert_with(|| plain("SM clock", part.sm_clock_mhz, Unit::Megahertz));
         self.power_limit_w.get_or_insert_with(|| plain("power limit", part.power_limit_w, Unit::Watts));
+        if let Some(l2) = &part.l2 {
+            let size = || Figure::new("L2 size", l2.bytes, Unit::Bytes, l2.provenance.clone());
+            self.l2_bytes.get_or_insert_with(size);
+        }
     }
 
     fn fill(&mut self, part: &Part) {

@@ -272,5 +272,7 @@ section! {
         chain_length: f64,
         /// Latency of one link of that chain.
         chain_latency_ns: f64,
+        /// Atomic updates of the most updated address in one call, as they reach L2: of a warp that adds up first, one.
+        atomics_of_one_address: f64,
     }
 }

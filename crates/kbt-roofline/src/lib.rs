@@ -12,6 +12,7 @@
 //!
 //! Nothing here runs, prints or knows a GPU; reading files is the caller's.
 
+mod apart;
 mod attention;
 mod bounds;
 mod candidates;

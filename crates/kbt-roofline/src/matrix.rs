@@ -1,6 +1,7 @@
 //! The evidence matrix: for each candidate what supports it, what speaks against it and what is still to be
 //! measured, ranked by the share of the time it would account for, with the results of experiments taken in.
 
+use crate::apart;
 use crate::candidates::{self, BottleneckClass, CandidateSpec, spec};
 use crate::conditions::Condition;
 use crate::experiments;
@@ -64,7 +65,7 @@ pub(crate) fn build(
         .map(|r| r.experiment.as_str())
         .collect();
     let barred: Vec<BottleneckClass> = refuted.iter().filter_map(|id| spec(id)).map(|c| c.class).collect();
-    let mut ranked: Vec<Ranked> = candidates::all()
+    let mut ranked: Vec<Ranked> = candidates::in_order(case.by_arithmetic)
         .enumerate()
         .map(|(place, candidate)| {
             let (mut row, mut score) = judge(candidate, case, checks);
@@ -120,7 +121,9 @@ pub(crate) fn build(
         })
         .collect();
     ranked.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.place.cmp(&b.place)));
-    keep(ranked)
+    let mut rows = keep(ranked);
+    apart::tell(&mut rows);
+    rows
 }
 
 /// Everything that anything speaks for or that was tried; the best of the rest up to five rows and three classes.

@@ -47,6 +47,9 @@ pub(crate) const THREADS_PER_INST: &[&str] = &[
     "smsp__thread_inst_executed_pred_on_per_inst_executed.ratio",
 ];
 pub(crate) const L2_HIT_PCT: &[&str] = &["lts__t_sector_hit_rate.pct"];
+// The mean over the slices reads 2 % where all updates go to one: only the busiest slice says it.
+pub(crate) const ATOMIC_PCT: &[&str] =
+    &["lts__d_atomic_input_cycles_active.max.pct_of_peak_sustained_elapsed"];
 pub(crate) const LOAD_REQUESTS: &[&str] = &["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"];
 
 /// Percent of a pipe's peak.
@@ -105,6 +108,18 @@ pub(crate) fn local_share(metrics: &Metrics) -> Option<f64> {
     };
     let (local, global) = (sum("local")?, sum("global")?);
     (local + global > 0.0).then(|| local / (local + global))
+}
+
+/// Share of L2's sectors (32 bytes) that atomic updates move, those that return a value and those that do not.
+pub(crate) fn atomic_share(metrics: &Metrics) -> Option<f64> {
+    let of = |op: &str| metrics.get(&format!("lts__t_sectors_op_{op}.sum")).copied();
+    let updates = match (of("atom"), of("red")) {
+        (None, None) => return None,
+        (atom, red) => atom.unwrap_or(0.0) + red.unwrap_or(0.0),
+    };
+    let counted = || Some(updates + of("read")? + of("write")?);
+    let all = metrics.get("lts__t_bytes.sum").map(|b| b / 32.0).or_else(counted)?;
+    (all > 0.0).then(|| updates / all)
 }
 
 /// Share of shared-memory wavefronts that bank conflicts added.

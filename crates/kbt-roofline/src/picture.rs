@@ -19,9 +19,16 @@ pub(crate) fn of(case: &Case<'_>) -> RooflinePlot {
     let stated = case.sheet.device.as_ref().and_then(|d| d.name.as_deref());
     let other = stated.filter(|n| !same_device(n, &case.ceilings.device));
     // A roof of another device than the rest says so.
-    let named = |kind: RoofKind| match other.filter(|_| case.ceilings.of_sheet(kind)) {
-        Some(other) => format!("{} of {other}", kind.as_str()),
-        None => kind.as_str().to_owned(),
+    let named = |kind: RoofKind| {
+        let name = match kind {
+            // Kernels of several mixes stand under several roofs.
+            RoofKind::HbmMix => format!("HBM at {:.0} % reads", work.read_share * 100.0),
+            _ => kind.as_str().to_owned(),
+        };
+        match other.filter(|_| case.ceilings.of_sheet(kind)) {
+            Some(other) => format!("{name} of {other}"),
+            None => name,
+        }
     };
     let rate = a.time_us.as_ref().map(|time| {
         let what = "useful FLOP over the measured time";
@@ -84,7 +91,7 @@ pub(crate) fn of(case: &Case<'_>) -> RooflinePlot {
         flat(name.clone(), f.value, f.provenance.clone());
     }
     if let (Some(roof), true) = (&a.compute_roof, a.compute_parts.len() > 1) {
-        flat("arithmetic, at this operator's mix".to_owned(), roof.value, roof.provenance.clone());
+        flat(format!("arithmetic at the mix of {}", case.sheet.title()), roof.value, roof.provenance.clone());
     }
     if let (Some(ex2), Some(rate)) = (&work.ex2, case.ceilings.roof(RoofKind::Ex2)) {
         let each = work.flop.value / ex2.value;

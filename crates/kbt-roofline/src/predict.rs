@@ -93,13 +93,9 @@ fn factor(candidate: &CandidateSpec, parts: u32, case: &Case<'_>) -> String {
     if matches!(candidate.id, "arithmetic_roof" | "clocks") && power_capped(case.signals) {
         return power.to_owned();
     }
-    if let Some(other) = stated::factor(candidate, case) {
-        return other.to_owned();
-    }
     let tensor = case.work.largest().map_or_else(String::new, |t| format!("{}, {}", t.name, bytes(t.bytes)));
-    candidate
-        .experiment
-        .factor(case.work.kind)
+    stated::factor(candidate, case)
+        .unwrap_or_else(|| candidate.experiment.factor(case.work.kind))
         .replace("{tensor}", &tensor)
         .replace("{parts}", &parts.to_string())
 }

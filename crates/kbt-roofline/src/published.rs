@@ -55,6 +55,16 @@ pub struct PartFigure {
     pub provenance: Option<Provenance>,
 }
 
+/// What a cache holds.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheSize {
+    /// Bytes.
+    pub bytes: f64,
+    /// How it is known.
+    pub provenance: Provenance,
+}
+
 /// A part by its published figures.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -71,6 +81,9 @@ pub struct Part {
     pub sm_clock_mhz: f64,
     /// Power limit.
     pub power_limit_w: f64,
+    /// Its L2, as drivers report it.
+    #[serde(default)]
+    pub l2: Option<CacheSize>,
     /// What other sources say of the part itself.
     #[serde(default)]
     pub disputed: Option<String>,

@@ -67,9 +67,18 @@ pub(crate) fn fix(candidate: &CandidateSpec, case: &Case<'_>) -> String {
     candidate.fix.to_owned()
 }
 
-/// The factor of an experiment where the sheet says that the usual one was changed already.
+/// The factor of an experiment where the sheet says that the usual one was changed already, or the operator has another.
 pub(crate) fn factor(candidate: &CandidateSpec, case: &Case<'_>) -> Option<&'static str> {
-    (candidate.id == "launch_overhead" && replayed(case)).then_some(
-        "replay a graph of ten calls, and divide by ten: the call is replayed from a CUDA graph already",
-    )
+    match (candidate.id, case.work.kind) {
+        ("launch_overhead", _) if replayed(case) => Some(
+            "replay a graph of ten calls, and divide by ten: the call is replayed from a CUDA graph already",
+        ),
+        ("too_few_ctas", K::Attention) => Some(
+            "{parts} times the CTAs by splitting the keys in {parts} (with the reduction of maxima and sums), same tile",
+        ),
+        ("too_few_ctas", K::Counts) => Some(
+            "{parts} times the CTAs, each with its part of the work (of a sum: with the reduction between them)",
+        ),
+        _ => None,
+    }
 }

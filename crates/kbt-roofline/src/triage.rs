@@ -35,6 +35,8 @@ pub(crate) struct Case<'a> {
     pub(crate) device: &'a str,
     /// Whether the time is another device's than the roofs, so that only the intensity is left.
     pub(crate) cross_device: bool,
+    /// Whether the intensity alone calls it compute-bound: then what speaks for nothing yet is asked of that side first.
+    pub(crate) by_arithmetic: bool,
 }
 
 /// Triages a fact sheet against a device's ceilings. `results` are outcomes of experiments, each with the file it
@@ -104,6 +106,7 @@ pub fn triage(
         signals: &signals,
         device: &device,
         cross_device,
+        by_arithmetic: initial.call == Call::ComputeBound,
     };
     outcome.call = Some(initial.call);
     outcome.margin.clone_from(&initial.margin);
@@ -176,6 +179,7 @@ fn only_own_shares(accounts: &mut Accounts, ceilings: &Ceilings) {
             Resource::Shared => own(RoofKind::SharedRead),
             Resource::Xu => own(RoofKind::Ex2),
             Resource::Launch => own(RoofKind::LaunchLatency),
+            Resource::Atomics => false,
         };
         if !keeps {
             bound.share = None;

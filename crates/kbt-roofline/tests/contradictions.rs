@@ -135,3 +135,16 @@ fn an_operator_without_operations_has_a_margin_by_its_time_alone() {
     assert!((timed.margin.unwrap().value - 416.7 / 500.0 / 0.6).abs() < 0.01);
     assert!(timed.margin_reason.is_none());
 }
+
+#[test]
+fn operands_read_again_behind_the_arithmetic_are_no_conflict() {
+    let product = |busy: f64| {
+        let busy = format!("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed: {busy}");
+        gemm(230.0, "", &format!("profiler: {{metrics: {{{busy}}}}}"), &[]).unwrap()
+    };
+    // The useful bytes take 9 % of the time: 20 % are a healthy product's, 40 % want their bytes counted.
+    let healthy = product(20.0);
+    assert!(healthy.contradictions.is_empty(), "{:?}", healthy.contradictions);
+    let uncounted = product(40.0).contradictions;
+    assert!(uncounted.iter().any(|c| c.settle_first && c.what.contains("no bytes were counted")));
+}

@@ -70,3 +70,29 @@ fn on_another_device_a_supported_candidate_comes_before_one_that_the_sheet_speak
     assert_eq!(standing(&outcome, "hbm_bandwidth"), Some(Standing::Contested));
     assert_eq!(outcome.experiments[0].candidate, "redundant_traffic");
 }
+
+/// A call that reads and writes `elements` floats with warm caches.
+fn warm(device: &str, name: &str, elements: u64) -> TriageOutcome {
+    let text = format!(
+        "operator: {{kind: elementwise, flop_per_element: 1}}\nshape: {{elements: {elements}}}\n\
+         dtypes: {{inputs: [fp32], output: fp32}}\ndataflow: {{reuse: none}}\ndevice: {{{name}}}\n\
+         timing: {{median_us: 50, method: cuda_events, communication_included: false, cache: warm}}\n"
+    );
+    run(&text, device)
+}
+
+#[test]
+fn warm_caches_hold_what_the_devices_own_l2_holds() {
+    let bounds_the_time = |o: &TriageOutcome| o.bounds[0].share.is_some();
+    // 80 MB: more than the 60 MiB of an H200, less than the 126 MiB of a B200.
+    let (h200, b200) = (warm("H200", "", 10_000_000), warm("B200", "", 10_000_000));
+    assert!(bounds_the_time(&h200) && !bounds_the_time(&b200));
+    let said = |o: &TriageOutcome| o.outputs.clone().unwrap().evidence.assumptions.join("; ");
+    assert!(said(&h200).contains("L2 (62.9 MB) does not hold 80.0 MB"), "{}", said(&h200));
+    assert!(said(&b200).contains("80.0 MB may lie in L2"), "{}", said(&b200));
+    // The device that the sheet names, and the size that it states, come before the ceilings' own.
+    assert!(!bounds_the_time(&warm("H200", "name: B200", 10_000_000)));
+    assert!(!bounds_the_time(&warm("H200", "l2_bytes: 100e6", 10_000_000)));
+    // 30 MB, and 24 MB of L2.
+    assert!(bounds_the_time(&warm("H200", "l2_bytes: 24e6", 3_750_000)));
+}

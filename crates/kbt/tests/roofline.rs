@@ -176,7 +176,7 @@ fn several_sheets_become_one_plot_with_each_roof_once() {
     {
         assert!(svg.contains(part), "{part} is not in\n{svg}");
     }
-    for once in ["L2 read", "FP32 on the FMA pipe", "HBM at this mix"] {
+    for once in ["L2 read", "FP32 on the FMA pipe", "HBM at these mixes"] {
         assert_eq!(svg.matches(once).count(), 1, "{once}\n{svg}");
     }
     assert!(svg.starts_with("<svg") && svg.contains("xmlns="), "{svg}");

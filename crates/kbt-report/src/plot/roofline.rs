@@ -36,7 +36,8 @@ impl Axes {
 
 /// The plot; the first point is the kernel as it was, those after it are what became of it.
 pub(crate) fn roofline(plot: &RooflinePlot) -> Result<String, ReportError> {
-    let roofs = plot.roofs.iter().enumerate().map(|(i, r)| said_of_roof(i, r));
+    let names = plot.roof_names();
+    let roofs = plot.roofs.iter().zip(&names).enumerate().map(|(i, (r, name))| said_of_roof(i, name, r));
     let legend: i32 = roofs.chain(plot.points.iter().map(said_of_point)).map(|e| e.height()).sum();
     let height = (TOP + 16 + legend).max(480);
     let svg = draw("roofline", height.unsigned_abs(), |root| picture(root, plot, height - 56))?;
@@ -77,8 +78,9 @@ fn picture(root: &Canvas<'_>, plot: &RooflinePlot, bottom: i32) -> Result<(), Dr
     let highest = plot.roofs.iter().filter_map(|r| r.flop_per_s).fold(0.0, f64::max);
     let (mut slopes, mut flats) = (0, 0);
     let mut tags: Vec<((i32, i32), String, RGBColor, bool)> = Vec::new();
+    let names = plot.roof_names();
     let mut y = TOP + 12;
-    for (index, roof) in plot.roofs.iter().enumerate() {
+    for (index, (roof, name)) in plot.roofs.iter().zip(&names).enumerate() {
         let ink = if roof.bytes_per_s.is_some() {
             slopes += 1;
             [BLUE, GREEN, SKY, PURPLE][(slopes - 1) % 4]
@@ -93,7 +95,7 @@ fn picture(root: &Canvas<'_>, plot: &RooflinePlot, bottom: i32) -> Result<(), Dr
             tags.push((place_of_tag(from, to, nth), letter.clone(), ink, roof.bytes_per_s.is_none()));
         }
         stroke(root, vec![(LEGEND, y), (LEGEND + 26, y)], ink, roof.provenance.kind.is_measurement())?;
-        y = said_of_roof(index, roof).draw(root, y)?;
+        y = said_of_roof(index, name, roof).draw(root, y)?;
     }
     // After all lines, since roofs of one height lie over each other.
     let points: Vec<(i32, i32)> =
@@ -293,6 +295,27 @@ mod tests {
         assert!(both.contains("by L2") && both.contains("1 FLOP/B, published"), "{both}");
         // In the plot and in the legend.
         assert_eq!(both.matches("a kernel").count(), 2, "{both}");
+    }
+
+    #[test]
+    fn two_rates_of_one_roof_are_told_apart_in_the_legend() {
+        let of = |rate, by: &str| PlotRoof {
+            name: "HBM copy".into(),
+            bytes_per_s: Some(rate),
+            flop_per_s: None,
+            level: Level::Hbm,
+            provenance: Provenance::given(by),
+        };
+        let svg = roofline(&RooflinePlot {
+            roofs: vec![of(4.0e12, "a.yaml:9"), of(3.6e12, "b.yaml:9")],
+            ..RooflinePlot::default()
+        })
+        .unwrap();
+        let text: String =
+            svg.split("<text").skip(1).flat_map(|t| [t.split(['>', '<']).nth(1).unwrap(), " "]).collect();
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains("a – HBM copy: a.yaml:9 4 TB/s, given"), "{text}");
+        assert!(text.contains("b – HBM copy: b.yaml:9 3.6 TB/s, given"), "{text}");
     }
 
     #[test]

@@ -9,6 +9,8 @@ use kbt_evidence::Figure;
 const ACTIVE: Source =
     Source::Assumed("a pipe's share is of the SMs that hold work: with many empty, the waves come first");
 
+const CHAIN: Source = Source::Assumed("half of the time");
+
 /// A pipe's time, less that of lanes that take no part: divergence is the cause of those.
 fn pipe(s: &Signals, busy: S) -> Option<Figure> {
     made(s, s.get(busy)? * active_lanes(s), "pipe time of active lanes", &[busy, S::ThreadsPerInst])
@@ -91,6 +93,8 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
             above(S::ComputeBusy, 0.8, NCU_80),
             above(S::HbmBusy, 0.8, NCU_80),
             above(S::WarpSpecialized, 0.5, FLAG),
+            // A load whose address is not known yet can be brought forward by no pipeline.
+            above(S::ChainShare, 0.5, CHAIN),
         ],
         claim: |s| {
             // In turns the arithmetic takes at most this many times what it needs at its roof: overlap saves no more.

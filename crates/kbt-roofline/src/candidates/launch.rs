@@ -5,6 +5,8 @@ use crate::conditions::{FLAG, HBM_BUSY, LOCAL_SECTORS, NCU_60, NCU_80, Source, a
 use crate::outcome::Resource;
 use crate::signals::Signal as S;
 
+const CHAIN: Source = Source::Assumed("half of the time");
+
 /// The candidates; among equals the earlier one is proposed first.
 pub(super) const CANDIDATES: &[CandidateSpec] = &[
     CandidateSpec {
@@ -26,12 +28,19 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         checks: &["small_shape"],
         supports: &[],
         // Few CTAs can still fill a roof.
-        against: &[above(S::HbmBusy, 0.6, HBM_BUSY), above(S::ComputeBusy, 0.6, NCU_60)],
+        against: &[
+            above(S::HbmBusy, 0.6, HBM_BUSY),
+            above(S::ComputeBusy, 0.6, NCU_60),
+            // More CTAs make no chain shorter.
+            above(S::ChainShare, 0.5, CHAIN),
+        ],
         claim: |s| {
             let fill = s.get(S::SmFill).filter(|f| *f < 1.0)?;
             // One wave of at most one CTA an SM exposes every latency: the idle time counts with the idle SMs.
             let idle = s.get(S::Gap).unwrap_or(0.0).max(1.0 - fill);
-            made(s, idle, "idle time of a grid smaller than the device", &[S::SmFill, S::Gap])
+            let beside = (1.0 - s.get(S::ChainShare).unwrap_or(0.0)).max(0.0);
+            let how = "idle time of a grid smaller than the device";
+            made(s, idle.min(beside), how, &[S::SmFill, S::Gap, S::ChainShare])
         },
         experiment: experiment("{parts} times the CTAs by splitting K in {parts} (with the reduction), same tile", 0.5).saves(Saving::MoreCtas).moves(&[Resource::Waves])
         .streaming("{parts} times the CTAs, each with its part of the elements (of a row or a sum: with the reduction between them)"),

@@ -2,8 +2,8 @@
 
 use super::{BottleneckClass, CandidateSpec, Saving, experiment, made, share, wanted_sectors};
 use crate::conditions::{
-    CONFLICTS, FLAG, HBM_BUSY, L2_BUSY, L2_REUSE, LOCAL_SECTORS, NCU_60, NCU_80, SECTORS, Source, above,
-    below,
+    ATOMIC_SECTORS, ATOMICS, CONFLICTS, FLAG, HBM_BUSY, L2_BUSY, L2_REUSE, LOCAL_SECTORS, NCU_60, NCU_80,
+    SECTORS, Source, above, below,
 };
 use crate::outcome::Resource;
 use crate::signals::Signal as S;
@@ -20,6 +20,7 @@ const WIDER: Source = Source::Assumed("bits that nothing needs are to be removed
 const HITS: Source = Source::Planted(
     "87 to 99.9 % of the L2 sectors hit where L2 is read again and busy; 34 to 57 % in the kernels that stream",
 );
+const HALF: Source = Source::Assumed("half of the time");
 const SMALL: Source = Source::Assumed("a twentieth of the time cannot be the bottleneck");
 
 /// The candidates; among equals the earlier one is proposed first.
@@ -66,13 +67,17 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         against: &[
             below(S::HbmBusy, 0.6, HBM_BUSY),
             above(S::TrafficRatio, 1.25, REDUNDANT),
+            above(S::IntermediateRatio, 0.25, REDUNDANT),
             above(S::ImpliedTraffic, 2.0, UNCOUNTED),
             above(S::StorageWidth, 1.2, WIDER),
         ],
         claim: |s| {
-            let moved = s.get(S::TrafficRatio).or(s.get(S::ImpliedTraffic)).unwrap_or(1.0);
+            // As counted, else as stated.
+            let counted = s.get(S::TrafficRatio).or(s.get(S::ImpliedTraffic));
+            let moved = counted.or(s.get(S::IntermediateRatio).map(|extra| 1.0 + extra)).unwrap_or(1.0);
             let useful = s.get(S::HbmBusy)? / moved.max(1.0);
-            made(s, useful, "device-memory time of the useful bytes", &[S::HbmBusy, S::TrafficRatio, S::ImpliedTraffic])
+            let from = [S::HbmBusy, S::TrafficRatio, S::IntermediateRatio, S::ImpliedTraffic];
+            made(s, useful, "device-memory time of the useful bytes", &from)
         },
         experiment: experiment("halve the bytes of the largest tensor ({tensor}: store it in half the width), same arithmetic and grid", 0.4).saves(Saving::HalfOfLargestTensor).moves(&[Resource::Hbm, Resource::HbmTraffic, Resource::L2]),
     },
@@ -140,6 +145,8 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
             above(S::HbmBusy, 0.8, NCU_80),
             // Loads wait long where what they wait for is at its own limit, or is asked for too much.
             above(S::L2Busy, 0.6, L2_BUSY),
+            above(S::AtomicBusy, 0.5, ATOMICS),
+            above(S::ChainShare, 0.5, HALF),
             above(S::SectorExcess, 1.5, SECTORS),
             above(S::Spills, 0.05, LOCAL_SECTORS),
         ],
@@ -168,7 +175,7 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         title: "a chain of dependent loads",
         fix: "shorten the chain or run several chains at once",
         checks: &[],
-        supports: &[&[above(S::ChainShare, 0.5, Source::Assumed("half of the time"))]],
+        supports: &[&[above(S::ChainShare, 0.5, HALF)]],
         against: &[
             below(S::ChainShare, 0.2, Source::Assumed("a fifth of the time")),
             below(S::DependentChain, 0.5, FLAG),
@@ -209,6 +216,33 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         },
         experiment: experiment("use each byte read from L2 for twice the work: two outputs a thread, or a tile twice as long", 0.4).moves(&[Resource::L2])
         .streaming("halve the bytes that pass L2: a narrower format, or a neighbouring operator fused"),
+    },
+    CandidateSpec {
+        id: "contended_atomics",
+        class: BottleneckClass::OnChipTraffic,
+        title: "atomic updates of the same addresses wait for each other in L2",
+        fix: "one update where there are many: add up in registers, a warp or shared memory first, spread a counter over copies; for split-K a second pass, or the reduction within a cluster",
+        checks: &[],
+        supports: &[
+            &[above(S::AtomicBusy, 0.5, ATOMICS)],
+            &[above(S::AtomicShare, 0.5, HALF)],
+            // Where the busiest slice was not looked at: most of what L2 does, and no level busy with it.
+            &[above(S::AtomicTraffic, 0.1, ATOMIC_SECTORS), below(S::MemoryBusy, 0.6, NCU_60)],
+        ],
+        against: &[
+            below(S::AtomicBusy, 0.5, ATOMICS),
+            below(S::AtomicTraffic, 0.1, ATOMIC_SECTORS),
+        ],
+        claim: |s| match s.figure(S::AtomicBusy).or(s.figure(S::AtomicShare)) {
+            Some(busy) => Some(busy.clone()),
+            None => made(
+                s,
+                s.get(S::AtomicTraffic)? * s.get(S::Gap)?,
+                "idle time, by the part of L2's sectors that updates move",
+                &[S::AtomicTraffic, S::Gap],
+            ),
+        },
+        experiment: experiment("let each CTA add up its own updates in shared memory, one update an address at its end, same grid", 0.8).moves(&[Resource::Atomics, Resource::L2, Resource::HbmTraffic]),
     },
     CandidateSpec {
         id: "l1_lsu_pressure",

@@ -213,7 +213,17 @@ use {share, shortfall};
 
 /// Every candidate; among equals the earlier one is proposed first.
 pub(crate) fn all() -> impl Iterator<Item = &'static CandidateSpec> {
-    [memory::CANDIDATES, launch::CANDIDATES, arithmetic::CANDIDATES].into_iter().flatten()
+    in_order(false)
+}
+
+/// Every candidate, those of the memory side last where the arithmetic is what the intensity calls.
+pub(crate) fn in_order(by_arithmetic: bool) -> impl Iterator<Item = &'static CandidateSpec> {
+    let tables = if by_arithmetic {
+        [launch::CANDIDATES, arithmetic::CANDIDATES, memory::CANDIDATES]
+    } else {
+        [memory::CANDIDATES, launch::CANDIDATES, arithmetic::CANDIDATES]
+    };
+    tables.into_iter().flatten()
 }
 
 /// A candidate by name.

@@ -141,6 +141,8 @@ section! {
         sm_count: f64,
         /// SM clock during the timing.
         sm_clock_mhz: f64,
+        /// What L2 holds.
+        l2_bytes: f64,
         /// Whether clocks were locked.
         #[serde(deserialize_with = "crate::words::flag")]
         clocks_locked: bool,

@@ -35,6 +35,8 @@ pub struct Gathered {
     pub machine_code: Option<MachineCode>,
     /// SMs.
     pub sm_count: Option<f64>,
+    /// What L2 holds.
+    pub l2_bytes: Option<f64>,
     /// Ceilings of a profile, with the device that it is of.
     pub ceilings: Option<(String, Vec<Ceiling>)>,
 }
@@ -163,6 +165,7 @@ impl Gathered {
             name: self.device.clone().or(stated.name),
             driver: self.driver.clone().or(stated.driver),
             sm_count: self.sm_count.or(stated.sm_count),
+            l2_bytes: self.l2_bytes.or(stated.l2_bytes),
             compile_target: stated.compile_target.or(target),
             provenance,
             ..stated

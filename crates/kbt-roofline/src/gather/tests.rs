@@ -24,6 +24,7 @@ fn gathered() -> Gathered {
         profile: Some((import(CSV.as_bytes(), "k.csv", None).unwrap(), "ncu 2025.3".into())),
         machine_code: Some(code),
         sm_count: Some(132.0),
+        l2_bytes: Some(62_914_560.0),
         ceilings: None,
     }
 }
@@ -48,6 +49,7 @@ fn every_section_holds_what_was_gathered_and_says_how_it_is_known() {
     assert_eq!(made.provenance.unwrap().kind, Known::Mined);
     let device = sheet.device.clone().unwrap();
     assert_eq!((device.name.as_deref(), device.sm_count), (Some("NVIDIA H200"), Some(132.0)));
+    assert_eq!(device.l2_bytes, Some(62_914_560.0));
     assert_eq!(device.compile_target.as_deref(), Some("sm_90"));
     let again = FactSheet::from_yaml(&sheet.to_yaml().unwrap(), "f.yaml").unwrap();
     let metrics = again.profiler.unwrap().metrics.unwrap();

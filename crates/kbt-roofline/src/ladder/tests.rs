@@ -83,12 +83,12 @@ fn what_an_open_verdict_measured_is_evidence_where_it_can_only_mean_one_class() 
     assert_eq!(row.against.last().unwrap().text, "step 1 (rates): a mix");
     assert_eq!(row.standing, Standing::Contested);
     assert!(row.needed.iter().any(|n| n == "step 1 (rates): do it"), "{:?}", row.needed);
-    // Fewer bytes answer several bottlenecks: which one is meant is not known.
-    let after = before.with_ladder(&[open(FixClass::MemoryTraffic)]);
+    // Another launch answers several bottlenecks: which one is meant is not known.
+    let after = before.with_ladder(&[open(FixClass::LaunchShape)]);
     for (old, new) in before.evidence.iter().zip(&after.evidence) {
         assert_eq!((&old.supports, &old.against, old.standing), (&new.supports, &new.against, new.standing));
     }
-    let row = after.evidence.iter().find(|r| answers(FixClass::MemoryTraffic).contains(&r.class)).unwrap();
+    let row = after.evidence.iter().find(|r| answers(FixClass::LaunchShape).contains(&r.class)).unwrap();
     let left = "step 1 (rates) leaves it open: as measured; do it";
     assert!(row.needed.iter().any(|n| n == left), "{:?}", row.needed);
 }

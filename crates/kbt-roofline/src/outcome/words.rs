@@ -97,6 +97,8 @@ words! {
         Submission = "submission",
         /// A chain of dependent loads.
         Chain = "chain",
+        /// Atomic updates of one address, one after another.
+        Atomics = "atomics",
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where the numbers of a sheet end, as data, and which of its values exclude each other.
 
 use super::SheetError;
-use crate::facts::{DeviceFacts, FactSheet, Implementation, OperatorKind, Timing};
+use crate::facts::{Dataflow, DeviceFacts, FactSheet, Implementation, OperatorKind, Timing};
 
 /// A number of a sheet with its ends.
 struct Limit {
@@ -36,7 +36,7 @@ impl Limit {
 }
 
 /// Registers a thread and threads a CTA: CUDA C++ Programming Guide, compute capabilities 7.0 to 12.0.
-fn limits(i: &Implementation, t: &Timing, d: &DeviceFacts) -> [Limit; 14] {
+fn limits(i: &Implementation, t: &Timing, d: &DeviceFacts, f: &Dataflow) -> [Limit; 21] {
     const NO_END: f64 = f64::INFINITY;
     [
         Limit::whole("implementation.grid_ctas", i.grid_ctas, 1.0, NO_END),
@@ -53,6 +53,13 @@ fn limits(i: &Implementation, t: &Timing, d: &DeviceFacts) -> [Limit; 14] {
         Limit::from_zero("timing.submission_us", t.submission_us),
         Limit::whole("device.sm_count", d.sm_count, 1.0, NO_END),
         Limit::from_zero("device.power_draw_w", d.power_draw_w),
+        Limit::from_zero("device.l2_bytes", d.l2_bytes),
+        Limit::from_zero("dataflow.intermediate_hbm_bytes", f.intermediate_hbm_bytes),
+        Limit::from_zero("dataflow.l2_bytes", f.l2_bytes),
+        Limit::from_zero("dataflow.shared_bytes", f.shared_bytes),
+        Limit::from_zero("dataflow.chain_length", f.chain_length),
+        Limit::from_zero("dataflow.chain_latency_ns", f.chain_latency_ns),
+        Limit::from_zero("dataflow.atomics_of_one_address", f.atomics_of_one_address),
     ]
 }
 
@@ -62,7 +69,8 @@ impl FactSheet {
         let i = self.implementation.clone().unwrap_or_default();
         let t = self.timing.clone().unwrap_or_default();
         let d = self.device.clone().unwrap_or_default();
-        for limit in limits(&i, &t, &d) {
+        let f = self.dataflow.clone().unwrap_or_default();
+        for limit in limits(&i, &t, &d, &f) {
             if let Some(wrong) = limit.broken() {
                 return Err(self.error(limit.path, wrong));
             }

@@ -11,9 +11,12 @@ use kbt_evidence::{Figure, Unit};
 
 /// A percentage that stands for more than this many times the useful bytes wants its bytes counted.
 const IMPLIED: f64 = 2.0;
+/// Below this part of the time such bytes decide nothing: a product reads its operands several times, behind its
+/// arithmetic.
+const DECIDES: f64 = 0.3;
 
 /// Bytes that a percentage of device memory stands for where none were counted, over the useful ones: at this many times
-/// them, the percentage alone says nothing of the timed call.
+/// them, and busy enough to matter, the percentage alone says nothing of the timed call.
 pub(super) fn traffic(s: &mut Signals, sheet: &FactSheet, ceilings: &Ceilings, m: &Metrics) {
     let (Some((_, percent)), None) = (metrics::first(m, metrics::DRAM_PCT), metrics::dram_bytes(m)) else {
         return;
@@ -30,7 +33,7 @@ pub(super) fn traffic(s: &mut Signals, sheet: &FactSheet, ceilings: &Ceilings, m
     let inputs: Vec<&Figure> = std::iter::once(&busy).chain(s.figure(Signal::HbmShare)).collect();
     let how = "bytes that the busy percentage stands for over the useful ones; none were counted";
     let figure = Figure::computed("", ratio, Unit::Ratio, how, &inputs);
-    if ratio > IMPLIED {
+    if ratio > IMPLIED && busy.value >= DECIDES {
         s.set(Signal::ImpliedTraffic, figure);
     }
 }

@@ -89,8 +89,11 @@ signals! {
     SmBusy = "sm_busy", "the busiest thing inside the SM (sm__throughput), whatever that is", "ncu --metrics sm__throughput.avg.pct_of_peak_sustained_elapsed";
     BusyNotUseful = "busy_not_useful", "sm__throughput beyond the useful arithmetic and every pipe that was looked at", "ncu --metrics sm__throughput.avg.pct_of_peak_sustained_elapsed";
     L2Hit = "l2_hit", "share of L2 sectors that hit", "ncu --metrics lts__t_sector_hit_rate.pct";
+    AtomicBusy = "atomic_busy", "how busy the atomic unit of the busiest L2 slice is", "ncu --metrics lts__d_atomic_input_cycles_active.max.pct_of_peak_sustained_elapsed";
+    AtomicTraffic = "atomic_share_of_l2", "share of L2's sectors that atomic updates move", "ncu --metrics lts__t_sectors_op_red.sum,lts__t_sectors_op_atom.sum,lts__t_bytes.sum";
+    AtomicShare = "atomic_share", "the updates of the most updated address at one a clock, over the time", "`dataflow.atomics_of_one_address`";
     ChainShare = "chain_share", "the dependency chain over the time", "`dataflow.chain_length`, `dataflow.chain_latency_ns`";
-    Gap = "gap", "the part of the time in which no resource that was looked at is busy", "the busy shares of the pipes and memory levels";
+    Gap = "gap", "the part of the time in which no resource that was looked at is busy and no stated chain of loads runs", "the busy shares of the pipes and memory levels";
 }
 
 /// The signals that could be had.
@@ -117,6 +120,17 @@ impl Signals {
         let by = match signal {
             Signal::ImpliedTraffic | Signal::CommInside => return None,
             Signal::LegacyMma | Signal::TensorInstructions if scalar => return None,
+            // Nobody is sent after a chain, or contended updates, of which nothing speaks.
+            Signal::ChainShare if self.get(Signal::DependentChain).is_none_or(|chain| chain < 0.5) => {
+                return None;
+            }
+            Signal::AtomicBusy
+                if self.get(Signal::AtomicShare).or(self.get(Signal::AtomicTraffic)).unwrap_or(0.0)
+                    <= 0.0 =>
+            {
+                return None;
+            }
+            Signal::AtomicShare => return None,
             Signal::ComputeBusy if scalar => Signal::FmaBusy,
             _ => signal,
         };

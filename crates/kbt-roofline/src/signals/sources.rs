@@ -32,6 +32,7 @@ fn from_accounts(s: &mut Signals, sheet: &FactSheet, work: &Work, ceilings: &Cei
         (Signal::TransferShare, Resource::HostTransfer),
         (Signal::CommShare, Resource::Communication),
         (Signal::ChainShare, Resource::Chain),
+        (Signal::AtomicShare, Resource::Atomics),
         (Signal::L2Busy, Resource::L2),
         (Signal::XuBusy, Resource::Xu),
     ] {
@@ -40,6 +41,9 @@ fn from_accounts(s: &mut Signals, sheet: &FactSheet, work: &Work, ceilings: &Cei
         }
     }
     super::implied::scalar(s, work, ceilings, a);
+    if work.flop.value <= 0.0 && a.time_us.is_some() {
+        s.set(Signal::ComputeShare, Figure::computed("", 0.0, Unit::Ratio, "no operations", &[&work.flop]));
+    }
     if let Some(moved) = bounds::moved_bytes(sheet) {
         let ratio = moved.value / work.hbm_bytes.value;
         let figure =
@@ -49,13 +53,8 @@ fn from_accounts(s: &mut Signals, sheet: &FactSheet, work: &Work, ceilings: &Cei
     if let Some(bytes) = sheet.dataflow.as_ref().and_then(|d| d.intermediate_hbm_bytes) {
         let bytes = sheet.figure("dataflow.intermediate_hbm_bytes", "intermediates", bytes, Unit::Bytes);
         let ratio = bytes.value / work.hbm_bytes.value;
-        let figure = Figure::computed(
-            "",
-            ratio,
-            Unit::Ratio,
-            "intermediates over useful bytes",
-            &[&bytes, &work.hbm_bytes],
-        );
+        let how = "intermediates over useful bytes";
+        let figure = Figure::computed("", ratio, Unit::Ratio, how, &[&bytes, &work.hbm_bytes]);
         s.set(Signal::IntermediateRatio, figure);
     }
     if let Some(fill) = bounds::sm_fill(sheet, ceilings) {
@@ -250,6 +249,7 @@ fn from_metrics(s: &mut Signals, sheet: &FactSheet, work: &Work, ceilings: &Ceil
     percent(Signal::L1Busy, metrics::first(m, metrics::L1_PCT));
     percent(Signal::Occupancy, metrics::first(m, metrics::OCCUPANCY_PCT));
     percent(Signal::IssueActive, metrics::first(m, metrics::ISSUE_PCT));
+    percent(Signal::AtomicBusy, metrics::first(m, metrics::ATOMIC_PCT));
     percent(Signal::L2Hit, metrics::first(m, metrics::L2_HIT_PCT));
     // The tensor pipe says how busy the useful arithmetic is only where that is the tensor cores' work.
     let tensor_work = work.parts.iter().any(|p| p.tensor);
@@ -263,6 +263,7 @@ fn from_metrics(s: &mut Signals, sheet: &FactSheet, work: &Work, ceilings: &Ceil
         (Signal::LongScoreboard, metrics::stall_share(m, &["long_scoreboard"])),
         (Signal::SyncStall, metrics::stall_share(m, &["barrier", "membar", "sleeping"])),
         (Signal::Spills, metrics::local_share(m)),
+        (Signal::AtomicTraffic, metrics::atomic_share(m)),
         (Signal::ConflictShare, metrics::conflict_share(m)),
         (Signal::ConflictOfL1, metrics::conflicts_of_l1(m)),
     ] {
@@ -381,6 +382,10 @@ fn combine(s: &mut Signals) {
         Signal::FmaBusy,
         Signal::SharedShare,
         Signal::SmBusy,
+        Signal::AtomicBusy,
+        Signal::AtomicShare,
+        // Nothing is busy while a chain waits, and yet that time is explained.
+        Signal::ChainShare,
     ];
     let there: Vec<Signal> = busy.into_iter().filter(|b| s.get(*b).is_some()).collect();
     if let Some(most) = there.iter().filter_map(|b| s.get(*b)).reduce(f64::max) {

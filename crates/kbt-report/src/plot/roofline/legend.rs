@@ -35,11 +35,11 @@ impl Entry {
     }
 }
 
-pub(super) fn said_of_roof(index: usize, roof: &PlotRoof) -> Entry {
+pub(super) fn said_of_roof(index: usize, name: &str, roof: &PlotRoof) -> Entry {
     let rate = roof
         .bytes_per_s
         .map_or_else(|| number::si(roof.flop_per_s.unwrap_or(f64::NAN), "FLOP/s"), |b| number::si(b, "B/s"));
-    Entry::new(&format!("{} – {}", letter(index), roof.name), &format!("{rate}, {}", roof.provenance.kind))
+    Entry::new(&format!("{} – {name}", letter(index)), &format!("{rate}, {}", roof.provenance.kind))
 }
 
 pub(super) fn said_of_point(point: &PlotPoint) -> Entry {

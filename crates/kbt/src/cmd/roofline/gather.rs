@@ -108,6 +108,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         profile,
         machine_code,
         sm_count: info.as_ref().map(|i| f64::from(i.sm_count)),
+        l2_bytes: info.as_ref().map(|i| i.l2_bytes as f64),
         ceilings: ceilings_profile(&args.device)?.map(|p| (p.device.unwrap_or(p.name), p.ceilings)),
     };
     let sheet = gathered.into_sheet(declared);
