@@ -61,7 +61,7 @@ fn a_block_prints_its_scale_and_its_codes() {
     let ramp = ["0", "0.5", "1", "1.5", "2", "3", "4", "-6"].join("\n");
     let sixteen = format!("{ramp}\n{ramp}\n");
     let args = |block, rule| ["quantize", "--block", block, "--scale-rule", rule, "--tensor-amax", "0"];
-    for rule in ["te", "transformer-engine", "flashinfer", "torchao", "sage3"] {
+    for rule in ["te", "transformer-engine", "flashinfer", "flashinfer-exact", "torchao", "sage3"] {
         assert_eq!(
             codes(&args("nvfp4", rule), &sixteen),
             "38 00 01 02 03 04 05 06 0f 00 01 02 03 04 05 06 0f"

@@ -3,6 +3,7 @@
 //! How the scale is found is a parameter: the rules in use differ in the last bit on inputs that random testing does
 //! not hit. Reciprocals that kernels take with `rcp.approx.ftz.f32` are correctly rounded here.
 
+mod flashinfer;
 mod layout;
 mod rule;
 mod scale;
@@ -261,7 +262,11 @@ mod tests {
                         let (scale, codes) = quantise(format, rule, tensor_amax, &xs);
                         let context = format!("{format} {rule} {x:e} of {tensor_amax:e}");
                         assert!(!format.scale().decode(scale).is_nan(), "{context}");
-                        assert!(format.element().decode(codes[1]) <= 0.0, "{context}: {:x}", codes[1]);
+                        // flashinfer's factor for an infinite maximum is 0, and infinity times it NaN.
+                        let lost = rule == ScaleRule::Flashinfer && format.scale() == Format::Ue8m0;
+                        if x.is_finite() || !lost {
+                            assert!(format.element().decode(codes[1]) <= 0.0, "{context}: {:x}", codes[1]);
+                        }
                     }
                 }
             }

@@ -6,16 +6,19 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A scale rule. Sources: TransformerEngine d0067d0 core_nvfp4.cuh; flashinfer fb28d72 cvt_warp_fp16_to_fp4; torchao
-/// 36027d8 nvfp4_quantize; SageAttention3 d1a57a5 fp4_quantization_4d.cu; OCP MX v1.0 section 6.3.
+/// A scale rule. Sources: TransformerEngine d0067d0 core_nvfp4.cuh; flashinfer 014327a quantization_utils.cuh;
+/// torchao 36027d8 nvfp4_quantize; SageAttention3 d1a57a5 fp4_quantization_4d.cu; OCP MX v1.0 section 6.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScaleRule {
     /// NVFP4: s = e4m3(amax (S (1/6))) with S = 2688 / tensor amax; elements times 1 / (s (1/S)).
     TransformerEngine,
     /// flashinfer's fast path. NVFP4: s = e4m3(S (amax rcp(6))), elements times rcp(s rcp(S)). MX: ue8m0 of
-    /// amax rcp(max), rounded up.
+    /// amax rcp(max), rounded up. What flashinfer does where a scale is 0 is done here too.
     Flashinfer,
+    /// flashinfer without its fast path (NVFP4): TransformerEngine's scales; a block whose scale rounds to 0 has
+    /// other elements.
+    FlashinferExact,
     /// torchao, two-level where the tensor's maximum is given: s = e4m3(clamp(amax / 6 / T, 2^-6, 448)), elements
     /// times (1/T) / s.
     Torchao,
@@ -32,8 +35,8 @@ pub enum ScaleRule {
 pub enum RuleError {
     /// No such rule.
     #[error(
-        "`{0}` is no scale rule; accepted: te (transformer-engine, flashinfer-exact), flashinfer, torchao, sage3, \
-         floor (ocp-floor), round-up (rceil)"
+        "`{0}` is no scale rule; accepted: te (transformer-engine), flashinfer, flashinfer-exact, torchao, \
+         sage3, floor (ocp-floor), round-up (rceil)"
     )]
     Rule(String),
     /// No such block format.
@@ -58,8 +61,15 @@ pub enum RuleError {
 
 impl ScaleRule {
     /// Every rule.
-    pub const ALL: [Self; 6] =
-        [Self::TransformerEngine, Self::Flashinfer, Self::Torchao, Self::Sage3, Self::Floor, Self::RoundUp];
+    pub const ALL: [Self; 7] = [
+        Self::TransformerEngine,
+        Self::Flashinfer,
+        Self::FlashinferExact,
+        Self::Torchao,
+        Self::Sage3,
+        Self::Floor,
+        Self::RoundUp,
+    ];
 
     /// The name in options.
     #[must_use]
@@ -67,6 +77,7 @@ impl ScaleRule {
         match self {
             Self::TransformerEngine => "te",
             Self::Flashinfer => "flashinfer",
+            Self::FlashinferExact => "flashinfer-exact",
             Self::Torchao => "torchao",
             Self::Sage3 => "sage3",
             Self::Floor => "floor",
@@ -78,7 +89,10 @@ impl ScaleRule {
     #[must_use]
     pub const fn has_tensor_scale(self, format: BlockFormat) -> bool {
         matches!(format, BlockFormat::Nvfp4)
-            && matches!(self, Self::TransformerEngine | Self::Flashinfer | Self::Torchao)
+            && matches!(
+                self,
+                Self::TransformerEngine | Self::Flashinfer | Self::FlashinferExact | Self::Torchao
+            )
     }
 
     /// Whether the format has this rule.
@@ -95,17 +109,18 @@ impl ScaleRule {
     pub(super) fn tensor_factor(self, format: BlockFormat, tensor_amax: f32) -> f32 {
         match self {
             _ if !self.has_tensor_scale(format) => 1.0,
-            Self::TransformerEngine | Self::Flashinfer => 1.0 / encode_scale(tensor_amax),
+            Self::TransformerEngine | Self::Flashinfer | Self::FlashinferExact => {
+                1.0 / encode_scale(tensor_amax)
+            }
             Self::Torchao if tensor_amax > 0.0 => tensor_amax / 2688.0,
             _ => 1.0,
         }
     }
 }
 
-/// Names that others use. flashinfer's exact path is TransformerEngine's rule.
-const OTHER_NAMES: [(&str, ScaleRule); 4] = [
+/// Names that others use.
+const OTHER_NAMES: [(&str, ScaleRule); 3] = [
     ("transformer-engine", ScaleRule::TransformerEngine),
-    ("flashinfer-exact", ScaleRule::TransformerEngine),
     ("ocp-floor", ScaleRule::Floor),
     ("rceil", ScaleRule::RoundUp),
 ];

@@ -1,6 +1,6 @@
 //! The arithmetic of the scale rules, operation by operation, without branches so that loops over blocks vectorise.
 
-use super::{BlockFormat, ScaleRule};
+use super::{BlockFormat, ScaleRule, flashinfer};
 use crate::format::{Conversion, Format, Rounding};
 
 /// A rule with what follows from the format and the tensor worked out.
@@ -28,9 +28,9 @@ impl ScaleRule {
                 visit.with(TransformerEngine { product: encode * (1.0 / 6.0), inverse: 1.0 / encode })
             }
             Self::Flashinfer if format == BlockFormat::Nvfp4 => {
-                let encode = encode_scale(tensor_amax);
-                visit.with(Flashinfer { encode, inverse: 1.0 / encode })
+                visit.with(flashinfer::Nvfp4::new(encode_scale(tensor_amax)))
             }
+            Self::FlashinferExact => visit.with(flashinfer::Exact::new(encode_scale(tensor_amax))),
             Self::Torchao => {
                 let tensor = if tensor_amax > 0.0 { tensor_amax / 2688.0 } else { 1.0 };
                 visit.with(Torchao { tensor, inverse: 1.0 / tensor })
@@ -38,7 +38,10 @@ impl ScaleRule {
             Self::Sage3 => visit.with(Sage3),
             // The exponent of the greatest element: 2 for e2m1, 8 for e4m3.
             Self::Floor => visit.with(Floor { top: (max.to_bits() >> 23) - 127 }),
-            Self::Flashinfer => visit.with(RoundUpReciprocal { inverse: 1.0 / max }),
+            Self::Flashinfer if matches!(format.element(), Format::E4m3 | Format::E5m2) => {
+                visit.with(flashinfer::Mxfp8::new(max))
+            }
+            Self::Flashinfer => visit.with(flashinfer::Mxfp4::new(max)),
             Self::RoundUp => visit.with(RoundUp { max }),
         }
     }
@@ -61,21 +64,6 @@ impl Scale for TransformerEngine {
     fn of(self, amax: f32) -> (u8, f32) {
         let code = e4m3(amax * self.product);
         (code, (1.0 / (e4m3_value(code) * self.inverse)).min(f32::MAX))
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Flashinfer {
-    encode: f32,
-    inverse: f32,
-}
-
-impl Scale for Flashinfer {
-    #[inline(always)]
-    fn of(self, amax: f32) -> (u8, f32) {
-        let code = e4m3(self.encode * (amax * (1.0 / 6.0)));
-        let factor = 1.0 / (e4m3_value(code) * self.inverse);
-        (code, if code == 0 { 0.0 } else { factor })
     }
 }
 
@@ -125,19 +113,6 @@ impl Scale for Floor {
 }
 
 #[derive(Clone, Copy)]
-struct RoundUpReciprocal {
-    inverse: f32,
-}
-
-impl Scale for RoundUpReciprocal {
-    #[inline(always)]
-    fn of(self, amax: f32) -> (u8, f32) {
-        let code = ue8m0_up(amax * self.inverse);
-        (code, inverse_of_ue8m0(code))
-    }
-}
-
-#[derive(Clone, Copy)]
 struct RoundUp {
     max: f32,
 }
@@ -151,14 +126,14 @@ impl Scale for RoundUp {
 }
 
 #[inline(always)]
-fn e4m3(x: f32) -> u8 {
+pub(super) fn e4m3(x: f32) -> u8 {
     const TO: Conversion = Conversion::usual(Format::E4m3);
     TO.encode(x) as u8
 }
 
 /// The value of a code that no negative number gave. Not [`Format::decode`], which is written for reading, not for loops.
 #[inline(always)]
-fn e4m3_value(code: u8) -> f32 {
+pub(super) fn e4m3_value(code: u8) -> f32 {
     let code = u32::from(code);
     let normal = f32::from_bits((code << 20) + (120 << 23));
     let value = if code < 8 { code as f32 * (1.0 / 512.0) } else { normal };
@@ -166,14 +141,14 @@ fn e4m3_value(code: u8) -> f32 {
 }
 
 #[inline(always)]
-fn ue8m0_up(x: f32) -> u8 {
+pub(super) fn ue8m0_up(x: f32) -> u8 {
     const TO: Conversion = Conversion { rounding: Rounding::Rp, ..Conversion::usual(Format::Ue8m0) };
     TO.encode(x) as u8
 }
 
 /// 2^(127 - code). Code ff, NaN, gives 2^-128: its block is NaN whatever the elements are.
 #[inline(always)]
-fn inverse_of_ue8m0(code: u8) -> f32 {
+pub(super) fn inverse_of_ue8m0(code: u8) -> f32 {
     let code = u32::from(code);
     // 2^-127 and 2^-128 are subnormal, and multiplying by them is as exact as by any power of two.
     f32::from_bits(if code < 254 { (254 - code) << 23 } else { 1 << (276 - code) })

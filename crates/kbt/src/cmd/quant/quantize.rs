@@ -19,8 +19,8 @@ pub(super) struct Args {
     /// flashinfer (mx).
     #[arg(long, requires = "block")]
     scale_rule: Option<ScaleRule>,
-    /// The greatest magnitude of the whole tensor, for rules that scale it (nvfp4: te, flashinfer, torchao); else that of
-    /// the input. 0 for no such scale. The scale is printed on standard error, and in the JSON.
+    /// The greatest magnitude of the whole tensor, for rules that scale it (nvfp4: te, flashinfer, flashinfer-exact,
+    /// torchao); else that of the input. 0 for no such scale. The scale is printed on standard error, and in the JSON.
     #[arg(long, requires = "block")]
     tensor_amax: Option<f32>,
     /// Input lines are f32 bit patterns in hex; else decimal numbers.
