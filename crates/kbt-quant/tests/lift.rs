@@ -131,6 +131,34 @@ fn a_gelu_has_constant_factors_in_a_row_before_its_exp2() {
 }
 
 #[test]
+fn a_divisor_of_a_row_is_one_reciprocal_with_what_it_rests_on() {
+    let Some(out) = test_kernel("merge") else { return };
+    for (function, assumed, follows) in [
+        ("merge", None, Some("in [1, 2]: one of its terms is 2^0")),
+        ("sink", None, Some("in [1, 9]: one of its terms is 2^0")),
+        ("weighted", Some("it has a reciprocal"), None),
+    ] {
+        let f = out.functions.iter().find(|f| f.name == function).unwrap();
+        let [piece] = f.pieces.as_slice() else { panic!("{f:#?}") };
+        let shared = piece.patterns.iter().find(|m| m.pattern == Pattern::SharedDivisor).unwrap();
+        assert_eq!(shared.verdict, "taken by candidate 1", "{function}");
+        let candidate = best(piece);
+        let count = |op: &str| candidate.operations.get(op).copied().unwrap_or(0.0);
+        assert_eq!([count("div"), count("rcp")], [0.0, 0.125], "{function}: {}", candidate.program);
+        let has =
+            |list: &[String], text: Option<&str>| text.is_none_or(|t| list.iter().any(|l| l.contains(t)));
+        assert!(has(&piece.assumed, assumed), "{function}: {:?}", piece.assumed);
+        assert!(has(&piece.follows, follows), "{function}: {:?}", piece.follows);
+        assert_eq!(
+            candidate.guards.iter().any(|g| g.contains("t2) in [min, ")),
+            assumed.is_some(),
+            "{:?}",
+            candidate.guards
+        );
+    }
+}
+
+#[test]
 fn nothing_is_claimed_of_a_kernel_that_has_nothing_to_save() {
     let Some(out) = test_kernel("affine") else { return };
     let [piece] = out.functions[0].pieces.as_slice() else { panic!("{out:#?}") };

@@ -2,7 +2,8 @@
 //! threads.
 
 use super::index::Members;
-use super::piece::{Lifted, Unlifted, is_work, lift};
+use super::lifted::{Lifted, Unlifted};
+use super::piece::{is_work, lift};
 use super::scalar::{Id, Scalar};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -20,11 +20,23 @@ pub(super) fn prices(graph: &mut Scalar) {
         if !node.is(Op::Add) || !node.contracts || node.price != [Op::Add.into()] {
             continue;
         }
-        if let Some(product) = node.args.iter().find_map(|&a| product(graph, a, &uses)) {
+        let products: Vec<Id> = node.args.iter().filter_map(|&a| product(graph, a, &uses)).collect();
+        let flushes = node.flushes;
+        // One multiply-add flushes subnormals of both or of neither.
+        graph.nodes[id].half_flushed = products.iter().any(|&p| graph.nodes[p].flushes != flushes);
+        let one = products.into_iter().find(|&p| graph.nodes[p].flushes == flushes);
+        if let Some(product) = one {
             graph.nodes[id].price = vec![Op::Fma.into()];
             let left = without_last_product(&graph.nodes[product].price).unwrap_or_default();
             graph.nodes[product].price = left;
         }
+    }
+}
+
+/// What does not change in a loop is computed before it: by ptxas 13.2 for sm_90a wherever nothing in the loop is a call.
+pub(super) fn free_what_leaves_the_loop(graph: &mut Scalar) {
+    for node in graph.nodes.iter_mut().filter(|node| node.invariant) {
+        node.price.clear();
     }
 }
 

@@ -7,6 +7,7 @@
 //! Ranges of inputs are assumed and said to be (`facts`). Where there might be something to save is in `patterns`;
 //! whether there is, the search says.
 
+mod bound;
 #[cfg(test)]
 mod choice_tests;
 mod colour;
@@ -18,15 +19,21 @@ mod index;
 #[cfg(test)]
 mod lane_tests;
 mod lanes;
+mod lifted;
+#[cfg(test)]
+mod loop_tests;
+pub(crate) mod loops;
 mod parameters;
 mod patterns;
 mod piece;
 #[cfg(test)]
 mod price_tests;
+mod ranges;
 mod reduce;
 mod scalar;
 mod scan;
 mod sharing;
+mod subnormals;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -34,10 +41,11 @@ mod value;
 pub use patterns::{Match, Pattern, patterns};
 pub use scan::{NoRegion, Region};
 
-use crate::cost::{Compiled, FLUSHING};
+use crate::cost::Compiled;
 use crate::lang::{Op, Program};
 use kbt_ptx::{Function, Module};
-use piece::Lifted;
+use lifted::Lifted;
+use loops::Loop;
 use scalar::{At, Kind, Scalar};
 use std::collections::{BTreeMap, HashMap};
 
@@ -69,14 +77,19 @@ pub struct Piece {
     pub subnormals: Vec<Op>,
     /// Butterfly steps an element.
     pub shuffles: f64,
-    /// Elements that a thread has: what follows from the kernel's parameters alone it computes once for them.
+    /// Elements that a thread has: what follows from the kernel's parameters alone it computes once for them. Infinite where ptxas
+    /// takes that out of a loop.
     pub elements: f64,
+    /// What each iteration of the loop around it computes again, and could compute once before it.
+    pub repeated: Vec<Match>,
     /// What is taken for granted of the inputs: guards of whatever is found.
     pub assumed: Vec<String>,
     /// What follows from the program itself.
     pub follows: Vec<String>,
     /// Where a rewrite has fewer bits than the code as it is: guards of whatever is found.
     pub narrowed: Vec<String>,
+    /// Sums with their products, of which only one of both flushes subnormals: as one multiply-add both do, or neither.
+    pub half_flushed: Vec<usize>,
     /// Operations on converted values behind the piece, which stay as they are, and how many.
     pub kept: BTreeMap<String, usize>,
 }
@@ -153,6 +166,7 @@ fn place(at: At, files: &HashMap<u32, String>) -> Place {
 fn function(f: &Function, region: &Region, files: &HashMap<u32, String>) -> LiftedFunction {
     let registers = scan::Registers::new(f);
     let blocks = scan::blocks(f, region, files);
+    let loops = loops::loops(f);
     let mut out = LiftedFunction {
         name: f.name.clone(),
         line: f.line,
@@ -162,14 +176,18 @@ fn function(f: &Function, region: &Region, files: &HashMap<u32, String>) -> Lift
         refused: Vec::new(),
         unread: Vec::new(),
     };
-    let flushes = flushes(f);
+    let flushes = subnormals::flushes(f);
     let mut refused = decode::Refused::new();
     for block in &blocks {
-        let (mut graph, not, below7) = decode::block(block, &registers);
+        let around = block.instructions().next().and_then(|(_, at)| Loop::around(&loops, at.line));
+        let (mut graph, not, below7) = decode::block(block, &registers, around);
         for (key, places) in not {
             refused.entry(key).or_default().extend(places);
         }
         contract::prices(&mut graph);
+        if around.is_some_and(|l| !l.calls) {
+            contract::free_what_leaves_the_loop(&mut graph);
+        }
         let kept = cut_behind_conversions(&mut graph);
         let live = graph.live();
         let graph = prune(&graph, &live);
@@ -188,7 +206,7 @@ fn function(f: &Function, region: &Region, files: &HashMap<u32, String>) -> Lift
             match found {
                 Ok(lifted) => {
                     let kept = if std::mem::take(&mut first) { kept.clone() } else { BTreeMap::new() };
-                    add(&mut out.pieces, lifted, kept, flushes, files);
+                    add(&mut out.pieces, lifted, kept, flushes, around, files);
                 }
                 Err(not) => out.unlifted.push(Unlifted {
                     lines: (not.first, not.last),
@@ -283,29 +301,6 @@ fn prune(graph: &Scalar, live: &[bool]) -> (Scalar, HashMap<usize, usize>) {
     (out, moved)
 }
 
-/// Whether a function is compiled to flush subnormals.
-fn flushes(f: &Function) -> bool {
-    let plain =
-        |i: &&kbt_ptx::Instruction| i.has("f32") && matches!(i.base(), "add" | "sub" | "mul" | "fma" | "mad");
-    f.instructions().filter(plain).any(|i| i.has("ftz"))
-}
-
-/// The functions that a rewrite of a piece has without `.ftz`: those that the piece has so, and those that it does not have,
-/// where any is so or the function's other arithmetic is.
-fn subnormals(compiled: &[(Compiled, f64)], flushes: bool) -> Vec<Op> {
-    let has = |what: Compiled| compiled.iter().any(|(c, _)| *c == what);
-    let kept = |(op, name): (Op, &'static str)| {
-        has(Compiled::Ptx(name)) || op == Op::Rcp && DIVISORS.iter().any(|name| has(Compiled::Ptx(name)))
-    };
-    let flushed = |(op, _): (Op, &'static str)| has(Compiled::Op(op));
-    let any_kept = FLUSHING.into_iter().any(kept);
-    let others = any_kept || !flushes && !FLUSHING.into_iter().any(flushed);
-    FLUSHING.into_iter().filter(|f| kept(*f) || !flushed(*f) && others).map(|(op, _)| op).collect()
-}
-
-/// Divisions that have a reciprocal without `.ftz`.
-const DIVISORS: [&str; 2] = ["div.approx.f32.divisor", "div.full.f32.divisor"];
-
 /// The program without its names, to see whether two are the same.
 fn anonymous(program: &Program) -> String {
     let mut p = program.clone();
@@ -325,17 +320,29 @@ fn add(
     mut lifted: Lifted,
     kept: BTreeMap<String, usize>,
     flushes: bool,
+    around: Option<&Loop>,
     files: &HashMap<u32, String>,
 ) {
     let mut stated = facts::state(&mut lifted.program, &lifted.below7, &lifted.sharing, &lifted.leaves);
     if let Some(because) = &lifted.a_thread {
         stated.follows.push(format!("an element is a thread: as elements, groups and rows it has {because}"));
     }
-    stated.follows.extend(parameters::from_parameters(&lifted.program, lifted.elements));
+    // What ptxas takes out of a loop is done as good as never.
+    let leaves = around.is_some_and(|l| !l.calls);
+    let elements = if leaves { f64::INFINITY } else { lifted.elements };
+    let repeated = around.map(|l| loops::patterns(&lifted.program, &lifted.invariant, l)).unwrap_or_default();
+    let moved =
+        around.filter(|_| leaves).and_then(|l| parameters::moved(&lifted.program, &lifted.invariant, l));
+    stated.follows.extend(moved);
+    if !leaves {
+        stated.follows.extend(parameters::from_parameters(&lifted.program, elements));
+    }
     let places: Vec<Vec<Place>> =
         lifted.places.iter().map(|list| list.iter().map(|at| place(*at, files)).collect()).collect();
     let text = anonymous(&lifted.program);
-    if let Some(same) = pieces.iter_mut().find(|p| anonymous(&p.program) == text) {
+    let is_same =
+        |p: &&mut Piece| p.repeated == repeated && p.elements == elements && anonymous(&p.program) == text;
+    if let Some(same) = pieces.iter_mut().find(is_same) {
         same.lines.push((lifted.first, lifted.last));
         for (have, more) in same.places.iter_mut().zip(places) {
             have.extend(more);
@@ -346,10 +353,11 @@ fn add(
         return;
     }
     let narrowed = facts::narrowed(&lifted.program, &lifted.split);
-    let subnormals = subnormals(&lifted.compiled, flushes);
+    let subnormals = subnormals::kept(&lifted.compiled, flushes);
     pieces.push(Piece {
         subnormals,
         narrowed,
+        half_flushed: lifted.half_flushed,
         inputs: lifted
             .leaves
             .iter()
@@ -366,7 +374,8 @@ fn add(
         instructions: lifted.instructions,
         compiled: lifted.compiled,
         shuffles: lifted.shuffles,
-        elements: lifted.elements,
+        elements,
+        repeated,
         assumed: stated.assumed,
         follows: stated.follows,
         kept,

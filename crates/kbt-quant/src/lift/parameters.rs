@@ -1,5 +1,6 @@
 //! Values that follow from the kernel's parameters alone.
 
+use super::loops::{Loop, repeated};
 use crate::lang::{Node, Op, Program, Shape};
 
 /// What is said of values that parameters alone give.
@@ -29,6 +30,25 @@ pub(super) fn from_parameters(program: &Program, elements: f64) -> Option<String
             "{} from parameters of the kernel alone: priced once for the {elements} elements of a thread; it is free only if \
              the host passes it, or where ptxas moves it out of a loop",
             texts.join(", ")
+        )
+    })
+}
+
+/// What is said of values that do not change in a loop that ptxas takes them out of.
+pub(super) fn moved(program: &Program, invariant: &[bool], around: &Loop) -> Option<String> {
+    let texts: Vec<String> =
+        repeated(program, invariant).into_iter().map(|i| program.expression(i, true)).collect();
+    let of_parameters = |i: usize| program.shapes[i] == Shape::Const;
+    let price = if repeated(program, invariant).into_iter().all(of_parameters) {
+        "priced at nothing"
+    } else {
+        "the code as compiled is priced without it"
+    };
+    (!texts.is_empty()).then(|| {
+        format!(
+            "{} does not change in {}, out of which ptxas 13.2 moves such: {price}",
+            texts.join(", "),
+            around.text()
         )
     })
 }

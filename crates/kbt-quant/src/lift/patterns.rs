@@ -20,6 +20,8 @@ pub enum Pattern {
     SharedDivisor,
     /// x / sqrt d = x rsqrt d.
     DivisionByRoot,
+    /// What an iteration computes of values that do not change in the loop, once before it.
+    LoopInvariant,
 }
 
 impl Pattern {
@@ -32,6 +34,7 @@ impl Pattern {
             Self::MonotoneReduction => "monotone_reduction",
             Self::SharedDivisor => "shared_divisor",
             Self::DivisionByRoot => "division_by_root",
+            Self::LoopInvariant => "loop_invariant",
         }
     }
 
@@ -74,6 +77,8 @@ impl Pattern {
             ],
             Self::SharedDivisor => &["div-to-rcp"],
             Self::DivisionByRoot => &["rcp-sqrt", "div-to-rcp"],
+            // Where something is computed is no matter of what it is.
+            Self::LoopInvariant => &[],
         }
     }
 }
@@ -100,10 +105,10 @@ pub fn patterns(program: &Program) -> Vec<Match> {
     (0..program.nodes.len()).filter(|i| live[*i]).flat_map(|i| at(program, i)).collect()
 }
 
-struct View<'a>(&'a Program);
+pub(super) struct View<'a>(pub(super) &'a Program);
 
 impl View<'_> {
-    fn op(&self, i: usize) -> Op {
+    pub(super) fn op(&self, i: usize) -> Op {
         self.0.nodes[i].op
     }
 
@@ -111,7 +116,7 @@ impl View<'_> {
         self.0.nodes[i].args[k]
     }
 
-    fn text(&self, i: usize) -> String {
+    pub(super) fn text(&self, i: usize) -> String {
         self.0.expression(i, false)
     }
 
@@ -131,14 +136,14 @@ impl View<'_> {
     }
 
     /// A product with something that stands alone; 1 says nothing in one.
-    fn times(&self, i: usize, other: &str) -> String {
+    pub(super) fn times(&self, i: usize, other: &str) -> String {
         match self.op(i) {
             Op::Num(bits) if f64::from_bits(bits) == 1.0 => other.to_owned(),
             _ => format!("{} * {other}", self.factor(i)),
         }
     }
 
-    fn rarer(&self, i: usize, than: usize) -> bool {
+    pub(super) fn rarer(&self, i: usize, than: usize) -> bool {
         self.0.shapes[i] < self.0.shapes[than]
     }
 

@@ -1,6 +1,7 @@
 //! From a component of a block's graph to a program of the language, each class of alike values one computation.
 
 use super::index::{self, Levels, Members, Misfit};
+use super::lifted::Lifted;
 use super::scalar::{At, Id, Kind, Leaf, Node, Scalar};
 use super::sharing::{Sharing, lanes, layout, own_values};
 use crate::cost::Compiled;
@@ -9,43 +10,6 @@ use std::collections::{BTreeSet, HashMap};
 
 /// Operations of a program: as many as its text may have.
 const MOST: usize = 500;
-
-/// A lifted piece.
-#[derive(Debug, Clone)]
-pub(super) struct Lifted {
-    pub(super) program: Program,
-    /// Places of the instructions that each node of the program stands for.
-    pub(super) places: Vec<Vec<At>>,
-    /// What each input is.
-    pub(super) leaves: Vec<Leaf>,
-    /// What lanes have of each input.
-    pub(super) sharing: Vec<Sharing>,
-    /// Operations of the code as it is, an element: what each costs, how often.
-    pub(super) compiled: Vec<(Compiled, f64)>,
-    /// Butterfly steps, an element.
-    pub(super) shuffles: f64,
-    /// Elements that a thread has.
-    pub(super) elements: f64,
-    /// Nodes of the program that a rounding takes which is right below 7 only.
-    pub(super) below7: Vec<usize>,
-    /// Nodes of the program that are exp2 of one product, where the code splits the product for more bits.
-    pub(super) split: Vec<usize>,
-    /// Instructions that it stands for.
-    pub(super) instructions: usize,
-    /// Why it is a program over threads and not over elements, groups and rows.
-    pub(super) a_thread: Option<String>,
-    pub(super) first: u32,
-    pub(super) last: u32,
-}
-
-/// A piece that is no program: why, and where.
-#[derive(Debug, Clone)]
-pub(super) struct Unlifted {
-    pub(super) because: String,
-    pub(super) at: At,
-    pub(super) first: u32,
-    pub(super) last: u32,
-}
 
 /// Whether a node stands for an instruction.
 pub(super) fn is_work(node: &Node) -> bool {
@@ -313,6 +277,7 @@ impl Builder<'_> {
         let mut compiled: HashMap<Compiled, f64> = HashMap::new();
         let (mut shuffles, mut instructions) = (0.0, 0);
         let mut split: BTreeSet<usize> = BTreeSet::new();
+        let mut half_flushed: BTreeSet<usize> = BTreeSet::new();
         for (class, nodes) in &self.members.classes {
             let Some(&node) = self.nodes.get(&Key::Class(*class)) else { continue };
             for &id in nodes {
@@ -320,6 +285,9 @@ impl Builder<'_> {
                 instructions += usize::from(is_work(n));
                 if n.is(Op::Exp2) && n.price.len() > 1 {
                     split.insert(node);
+                }
+                if n.half_flushed {
+                    half_flushed.insert(node);
                 }
                 if !matches!(n.kind, Kind::Leaf(..)) {
                     places[node].push(n.at);
@@ -331,6 +299,20 @@ impl Builder<'_> {
                     shuffles += hops.len() as f64 / elements;
                 }
             }
+        }
+        let is_same = |key: &Key| match key {
+            Key::Fixed(id) => self.graph.nodes[*id].invariant,
+            Key::Class(class) => self.members.classes[class].iter().all(|&id| self.graph.nodes[id].invariant),
+        };
+        let given: BTreeSet<usize> =
+            self.nodes.iter().filter(|(key, _)| is_same(key)).map(|(_, &node)| node).collect();
+        let mut invariant: Vec<bool> = Vec::with_capacity(self.program.nodes.len());
+        for (i, node) in self.program.nodes.iter().enumerate() {
+            invariant.push(match node.op {
+                Op::Num(_) => true,
+                Op::Input(_) => given.contains(&i),
+                _ => node.args.iter().all(|&a| invariant[a]),
+            });
         }
         let of_numbers = self.graph.of_numbers();
         for (key, &node) in &self.nodes {
@@ -377,7 +359,9 @@ impl Builder<'_> {
             elements,
             below7: below7.into_iter().collect(),
             split: split.into_iter().collect(),
+            half_flushed: half_flushed.into_iter().collect(),
             instructions,
+            invariant,
             a_thread: None,
             first: lines.0,
             last: lines.1,

@@ -30,6 +30,11 @@ fn compiled_code_costs_what_ptxas_makes_of_it() {
         ("div.approx.f32 %f4, %f1, %f2;\nsub.f32 %f3, %f5, %f4;", 5.0),
         ("div.approx.f32 %f4, %f1, %f2;\nadd.rn.f32 %f3, %f4, %f5;", 6.0),
         ("div.full.f32 %f4, %f1, 0f40400000;\nadd.f32 %f3, %f4, %f5;", 1.0),
+        // What flushes subnormals and what does not is no one multiply-add.
+        ("mul.ftz.f32 %f4, %f1, %f2;\nadd.f32 %f3, %f4, %f5;", 2.0),
+        ("mul.f32 %f4, %f1, %f2;\nsub.ftz.f32 %f3, %f5, %f4;", 2.0),
+        ("mul.ftz.f32 %f4, %f1, %f2;\nadd.ftz.f32 %f3, %f4, %f5;", 1.0),
+        ("div.approx.ftz.f32 %f4, %f1, %f2;\nadd.f32 %f3, %f4, %f5;", 3.0),
         // Squares and a division under a reciprocal root.
         (
             "mul.ftz.f32 %f4, %f1, %f1;\nfma.rn.ftz.f32 %f7, %f2, %f2, 0f3F800000;\ndiv.approx.ftz.f32 %f8, %f4, \

@@ -63,6 +63,12 @@ pub(super) struct Node {
     pub(super) price: Vec<Compiled>,
     /// Whether PTX gives it no rounding, so that ptxas may make it a part of a multiply-add.
     pub(super) contracts: bool,
+    /// Whether the instruction flushes subnormals.
+    pub(super) flushes: bool,
+    /// Of a sum: whether it could be one multiply-add with its product, if one of both did not flush subnormals.
+    pub(super) half_flushed: bool,
+    /// Whether it is the same in every iteration of the loop that the block is in.
+    pub(super) invariant: bool,
     /// Of a leaf: which bits of a lane's number PTX shows it to depend on.
     pub(super) lanes: u8,
     fixed: bool,
@@ -113,6 +119,12 @@ impl Scalar {
             Kind::Reduce(_, hops) if !hops.is_empty() => false,
             Kind::Op(_) | Kind::Reduce(..) => args.iter().all(|&a| self.nodes[a].fixed),
         };
+        let invariant = match &kind {
+            Kind::Number(_) | Kind::Leaf(Leaf::Uniform, _) => true,
+            // For whoever makes the leaf to say.
+            Kind::Leaf(..) | Kind::Shuffle(_) => false,
+            Kind::Op(_) | Kind::Reduce(..) => args.iter().all(|&a| self.nodes[a].invariant),
+        };
         self.nodes.push(Node {
             kind,
             args,
@@ -120,6 +132,9 @@ impl Scalar {
             register: register.to_owned(),
             price,
             contracts: false,
+            flushes: false,
+            half_flushed: false,
+            invariant,
             lanes: 0,
             fixed,
         });
@@ -132,6 +147,10 @@ impl Scalar {
         let id = self.push(node.kind.clone(), args, node.at, &node.register);
         self.nodes[id].price.clone_from(&node.price);
         self.nodes[id].lanes = node.lanes;
+        self.nodes[id].half_flushed |= node.half_flushed;
+        if matches!(node.kind, Kind::Leaf(..)) {
+            self.nodes[id].invariant = node.invariant;
+        }
         id
     }
 

@@ -1,6 +1,6 @@
 //! What was lifted from PTX, what of it could do with less, and what was refused, as a file.
 
-use super::lift_claim::{claim, verdict};
+use super::lift_claim::{claim, half_flushed, repeated, verdict};
 use super::rewrite::of_costs;
 use super::{RewriteOutcome, SCHEMA};
 use crate::cost::{Cost, CostModel};
@@ -288,22 +288,31 @@ fn piece(
     for candidate in rewrite.candidates.iter_mut().chain(&mut rewrite.rejected) {
         candidate.guards.extend(piece.narrowed.iter().cloned());
     }
+    for (candidate, found) in rewrite.candidates.iter_mut().zip(&found.candidates) {
+        candidate.guards.extend(half_flushed(piece, found));
+    }
     let (compiled, cost) = compiled(piece, &model)?;
     let claim = claim(&rewrite, &compiled, &cost);
     let best = claim.candidates.first().and_then(|&i| Some((i, found.candidates.get(i)?)));
-    let matches = patterns(&piece.program);
-    let verdict = |m: &Match| verdict(m, &piece.program, best, &rewrite);
+    let mut matches = patterns(&piece.program);
+    matches.extend(piece.repeated.iter().cloned());
+    let verdict = |m: &Match| match m.pattern {
+        Pattern::LoopInvariant => repeated(piece, m, &model),
+        _ => Ok(verdict(m, &piece.program, best, &rewrite)),
+    };
     let patterns = matches
         .iter()
-        .map(|m| PatternOutcome {
-            pattern: m.pattern,
-            found: m.found.clone(),
-            instead: m.instead.clone(),
-            condition: m.condition.clone(),
-            places: piece.places[m.node].iter().map(PlaceOutcome::new).collect(),
-            verdict: verdict(m),
+        .map(|m| {
+            Ok(PatternOutcome {
+                pattern: m.pattern,
+                found: m.found.clone(),
+                instead: m.instead.clone(),
+                condition: m.condition.clone(),
+                places: piece.places[m.node].iter().map(PlaceOutcome::new).collect(),
+                verdict: verdict(m)?,
+            })
         })
-        .collect();
+        .collect::<Result<_, MissingFigure>>()?;
     Ok(PieceOutcome {
         program: piece.program.to_string(),
         ptx_lines: piece.lines.iter().map(|&(a, b)| [a, b]).collect(),

@@ -3,10 +3,12 @@
 use super::RewriteOutcome;
 use super::lift::{ClaimOutcome, CompiledOutcome};
 use super::rewrite::RefusedRule;
-use crate::cost::Cost;
+use crate::cost::{Cost, CostModel};
 use crate::lang::{Op, Program};
-use crate::lift::{Match, Pattern};
+use crate::lift::loops::computation;
+use crate::lift::{Match, Pattern, Piece};
 use crate::rewrite::Candidate;
+use kbt_device::MissingFigure;
 
 /// The least share of the busiest pipe's cycles that counts as a gain.
 const LEAST_CYCLES: f64 = 0.02;
@@ -85,8 +87,20 @@ pub(super) fn verdict(
 fn is_about(refused: &RefusedRule, m: &Match) -> bool {
     let helps = refused.rule.starts_with("undo-");
     let subject = refused.because.split_once(" must ").map(|(subject, _)| subject);
-    let here = |text: &str| m.found.contains(text) || m.instead.contains(text);
+    let here = |text: &str| has_whole(&m.found, text) || has_whole(&m.instead, text);
     !helps && m.pattern.rules().contains(&refused.rule.as_str()) && subject.is_some_and(here)
+}
+
+/// Whether a text has another one in it that neither begins nor ends within a name or number.
+fn has_whole(text: &str, part: &str) -> bool {
+    let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
+    let cut = |outer: Option<char>, inner: Option<char>| outer.is_some_and(word) && inner.is_some_and(word);
+    !part.is_empty()
+        && text.match_indices(part).any(|(at, _)| {
+            let (before, after) = (&text[..at], &text[at + part.len()..]);
+            !cut(before.chars().next_back(), part.chars().next())
+                && !cut(after.chars().next(), part.chars().next_back())
+        })
 }
 
 /// Whether the candidate has in this place what the pattern says, or has nothing there and the proof took it.
@@ -103,6 +117,7 @@ fn is_taken(m: &Match, given: &Program, candidate: &Candidate) -> bool {
     let (op, args) = (program.nodes[node].op, &program.nodes[node].args);
     let product_with = |of: Op| op == Op::Mul && args.iter().any(|&a| program.nodes[a].op == of);
     match (m.pattern, own.op) {
+        (Pattern::LoopInvariant, _) => false,
         (Pattern::DivisionByExp2, _) => {
             op == Op::Exp2 || (given.nodes[own.args[1]].op == Op::Exp2 && product_with(Op::Exp2))
         }
@@ -111,5 +126,58 @@ fn is_taken(m: &Match, given: &Program, candidate: &Candidate) -> bool {
         (Pattern::MonotoneReduction, _) => !matches!(op, Op::GroupMax | Op::RowMax),
         (Pattern::FoldedFactor, Op::Mul | Op::Log2) => op != own.op,
         (Pattern::FoldedFactor, _) => true,
+    }
+}
+
+/// What each iteration spends on a value that does not change.
+pub(super) fn repeated(piece: &Piece, m: &Match, model: &CostModel<'_>) -> Result<String, MissingFigure> {
+    let program = &piece.program;
+    let mut cost = Cost::default();
+    for i in computation(program, m.node) {
+        let from = program.nodes[i].args.first().map_or(program.shapes[i], |&a| program.shapes[a]);
+        if let Some(one) = model.node(program.nodes[i].op, from, program.shapes[i])? {
+            cost.add(&one.cost, 1.0);
+        }
+    }
+    Ok(format!(
+        "outside the search: each iteration spends {:.4} cycles an element and SM on {} and {:.2} issue slots on it; ptxas 13.2 \
+         moves nothing out of a loop with a division or root rounded as IEEE 754, whose slow path is a call",
+        cost.busiest(),
+        cost.busiest_pipe(),
+        cost.issue_slots
+    ))
+}
+
+/// What a candidate does otherwise with subnormals where it makes one multiply-add of a product and a sum that ptxas keeps apart.
+pub(super) fn half_flushed<'a>(piece: &'a Piece, found: &'a Candidate) -> impl Iterator<Item = String> + 'a {
+    let fused = |node: usize| {
+        let fate = found.fates.get(node)?;
+        (fate.changed && fate.rules.iter().any(|r| r.starts_with("fuse"))).then(|| {
+            format!(
+                "only where subnormals do not matter: of the product and the sum in {} the code flushes one, and a multiply-add \
+                 flushes both or neither",
+                piece.program.expression(node, true)
+            )
+        })
+    };
+    piece.half_flushed.iter().filter_map(move |&node| fused(node))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_whole;
+
+    #[test]
+    fn a_name_is_not_found_within_a_longer_one() {
+        for (text, part) in
+            [("f12 * f3", "f1"), ("f12 * f3", "2"), ("exp2(f1)", "2(f1)"), ("f1_2 + f3", "f1"), ("a", "")]
+        {
+            assert!(!has_whole(text, part), "{part} in {text}");
+        }
+        for (text, part) in
+            [("f12 * f1", "f1"), ("exp2(f1 + f2)", "f1 + f2"), ("f11 / (f1)", "(f1)"), ("f1", "f1")]
+        {
+            assert!(has_whole(text, part), "{part} in {text}");
+        }
     }
 }

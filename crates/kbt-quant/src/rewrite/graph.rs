@@ -5,7 +5,7 @@ use super::deliberate::deliberate;
 use super::node::ENode;
 use super::rules;
 use super::sample::{self, Mask, Rng, Size};
-use super::{Limits, SearchError};
+use super::{Limits, SearchError, maximum};
 use crate::lang::eval::Extent;
 use crate::lang::{Input, Layout, Op, Program, Shape};
 use egg::{Id, Language, RecExpr, Runner, StopReason};
@@ -50,12 +50,14 @@ pub(super) fn saturate(program: &Program, limits: &Limits) -> Result<Saturated, 
     let mut egraph = Graph::new(facts).with_explanations_enabled().without_explanation_length_optimization();
     let mut nodes: Vec<Id> = Vec::new();
     let deliberate = deliberate(program);
+    let bounds = maximum::bounds(program);
     for (i, node) in program.nodes.iter().enumerate() {
         let args: Vec<Id> = node.args.iter().map(|&a| nodes[a]).collect();
         let id = egraph.add(ENode::new(node.op, args));
-        for assumption in program.assumptions.iter().filter(|a| a.node == i) {
+        let assumed = program.assumptions.iter().map(|a| (a.node, a.range));
+        for (_, range) in assumed.chain(bounds.iter().copied()).filter(|(node, _)| *node == i) {
             let mut data = egraph[id].data.clone();
-            data.interval = data.interval.within(assumption.range);
+            data.interval = data.interval.within(range);
             egraph.set_analysis_data(id, data);
         }
         if deliberate[i] {

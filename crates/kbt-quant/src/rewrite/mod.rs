@@ -13,6 +13,7 @@ mod graph;
 pub(crate) mod interval;
 #[cfg(test)]
 mod magnitude_tests;
+pub(crate) mod maximum;
 mod need;
 mod node;
 #[cfg(test)]

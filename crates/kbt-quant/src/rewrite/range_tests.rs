@@ -207,3 +207,29 @@ fn inputs_meet_what_is_assumed_of_sums_on_either_side() {
         }
     }
 }
+
+/// The denominator of a softmax is 1 at least, and the numerators at most, where the scale is known to be positive.
+#[test]
+fn less_its_own_maximum_an_exponent_is_not_above_zero() {
+    let rules = |found: &Search| found.candidates.first().map(|c| c.rules.clone()).unwrap_or_default();
+    let softmax = |scale: &str, max: &str| {
+        find(&format!(
+            "elem s in [-1e30, 1e30]\nrow m\nconst c{scale}\np = exp2((s - {max}) * c)\nout y = p / row_sum(p)\n"
+        ))
+    };
+    let known = softmax(" in [2^-20, 2^10]", "row_max(s)");
+    assert!(rules(&known).iter().any(|r| r == "div-to-rcp"), "{:?}", known.refused);
+    for (scale, max, guard) in [
+        (" in [-1, 1]", "row_max(s)", "(s - row_max(s)) * c is at most 0 if c is positive"),
+        (" in [2^-20, 2^10]", "m", "(s - m) * c is at most 0 if m is at least every s"),
+    ] {
+        let unknown = softmax(scale, max);
+        assert!(!rules(&unknown).iter().any(|r| r == "div-to-rcp"), "{scale} {max}");
+        let refused = unknown.refused.iter().find(|r| r.rule == "div-to-rcp").unwrap();
+        assert!(refused.because.ends_with(guard), "{}", refused.because);
+    }
+    // Beside a greater running maximum no term need be 1.
+    let running = softmax(" in [2^-20, 2^10]", "max(m, row_max(s))");
+    let refused = running.refused.iter().find(|r| r.rule == "div-to-rcp").unwrap();
+    assert!(refused.because.contains("it may be anything in [0, "), "{}", refused.because);
+}

@@ -10,7 +10,7 @@ use super::node::ENode;
 use super::replay::{self, Replay};
 use super::rounding;
 use super::rules::RULES;
-use super::{Limits, SearchError};
+use super::{Limits, SearchError, maximum};
 use crate::cost::{Cost, CostModel};
 use crate::lang::{Op, Program};
 use egg::{Id, Symbol, TreeExplanation, TreeTerm};
@@ -329,6 +329,25 @@ fn join(words: &BTreeSet<&str>) -> String {
     words.iter().copied().collect::<Vec<_>>().join(", ")
 }
 
+/// What would bound an exponent that a class of the program given is computed from.
+fn guard(graph: &Saturated, given: &Program, subject: Id) -> Option<String> {
+    let node = graph.locate(given).iter().position(|id| *id == Some(subject))?;
+    let known = maximum::intervals(given);
+    let mut needed = vec![false; node + 1];
+    needed[node] = true;
+    for i in (0..=node).rev() {
+        for &a in given.nodes[i].args.iter().take(if needed[i] { usize::MAX } else { 0 }) {
+            needed[a] = true;
+        }
+    }
+    let exponent = |i: usize| (given.nodes[i].op == Op::Exp2).then(|| given.nodes[i].args[0]);
+    (0..=node).filter(|&i| needed[i]).find_map(|i| {
+        let exponent = exponent(i)?;
+        let guard = maximum::missing(given, exponent, &known)?;
+        Some(format!("; {} is at most 0 if {guard}", given.expression(exponent, false)))
+    })
+}
+
 fn refusals(graph: &Saturated, programs: &[&Program]) -> Vec<Refusal> {
     let analysis = &graph.egraph.analysis;
     let canonical = |used: &Use| Use { subject: graph.egraph.find(used.subject), ..*used };
@@ -339,10 +358,12 @@ fn refusals(graph: &Saturated, programs: &[&Program]) -> Vec<Refusal> {
         let rule = &RULES[used.rule];
         let Some(text) = describe(graph, programs, used.subject) else { continue };
         let interval = graph.egraph[used.subject].data.interval;
+        let bounded =
+            programs.first().and_then(|given| guard(graph, given, used.subject)).unwrap_or_default();
         out.insert(Refusal {
             rule: rule.name.to_owned(),
             says: rule.says.to_owned(),
-            because: format!("{text} {}: it may be anything in {interval}", used.need),
+            because: format!("{text} {}: it may be anything in {interval}{bounded}", used.need),
         });
     }
     out.into_iter().collect()

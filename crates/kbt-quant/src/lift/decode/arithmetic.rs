@@ -83,6 +83,7 @@ impl Decoder<'_, '_> {
             }
             _ => return None,
         };
+        self.scalar.nodes[id].flushes = rest.contains(&"ftz");
         self.set(i, Value::F32(id));
         Some(())
     }

@@ -6,6 +6,7 @@ mod convert;
 mod exponential;
 mod reason;
 
+use super::loops::Loop;
 use super::scalar::{At, Id, Kind, Leaf, Scalar};
 use super::scan::{Block, Item, Registers, registers, writes};
 use super::value::{Value, float_literal, integer_literal};
@@ -24,6 +25,8 @@ pub(super) struct Decoder<'a, 'b> {
     /// Values that a rounding takes which is right below 7 only.
     pub(super) below7: Vec<Id>,
     registers: &'b Registers<'a>,
+    /// The innermost loop that the block is in.
+    around: Option<&'b Loop>,
     env: HashMap<String, Value>,
     /// What wrote a register whose value is not known here.
     origin: HashMap<String, Leaf>,
@@ -32,12 +35,17 @@ pub(super) struct Decoder<'a, 'b> {
 }
 
 /// Decodes a block.
-pub(super) fn block<'a>(block: &Block<'a>, registers: &Registers<'a>) -> (Scalar, Refused, Vec<Id>) {
+pub(super) fn block<'a>(
+    block: &Block<'a>,
+    registers: &Registers<'a>,
+    around: Option<&Loop>,
+) -> (Scalar, Refused, Vec<Id>) {
     let mut decoder = Decoder {
         scalar: Scalar::default(),
         refused: Refused::new(),
         below7: Vec::new(),
         registers,
+        around,
         env: HashMap::new(),
         origin: HashMap::new(),
         copies: 0,
@@ -171,7 +179,9 @@ impl Decoder<'_, '_> {
         let uniform = self.registers.is_uniform(name, 0);
         let leaf =
             if uniform { Leaf::Uniform } else { self.origin.get(name).cloned().unwrap_or(Leaf::LiveIn) };
+        let invariant = uniform || leaf == Leaf::LiveIn && self.around.is_some_and(|l| l.keeps(name));
         let id = self.scalar.leaf(leaf, at, name.trim_start_matches('%'));
+        self.scalar.nodes[id].invariant = invariant;
         self.scalar.nodes[id].lanes = self.registers.lanes(name);
         self.env.insert(name.to_owned(), Value::F32(id));
         Some(id)
