@@ -159,9 +159,10 @@ pub(super) fn narrowed(program: &Program, split: &[usize]) -> Vec<String> {
         let &[x, _] = argument.args.as_slice() else { return None };
         let reach = known[x].lo.abs().max(known[x].hi.abs()).min(EXPF);
         let text = program.expression(x, true);
+        let factor = program.operand(x, 2);
         let most = EX2 / PRODUCT;
         Some(format!(
-            "only where |{text}| <= {most:.1}, or where more may be lost: expf keeps the bits of {text} log2(e) that exp2 of \
+            "only where |{text}| <= {most:.1}, or where more may be lost: expf keeps the bits of {factor} * log2(e) that exp2 of \
              one product rounds away, a relative error of up to {PRODUCT:.1e} |{text}|, {:.1e} at {reach:.0}",
             PRODUCT * reach
         ))

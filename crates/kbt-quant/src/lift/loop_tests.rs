@@ -100,3 +100,35 @@ fn a_multiply_add_of_what_only_one_of_two_flushes_has_a_guard() {
     let same = piece("mul.ftz.f32 %f4, %f1, %f2;\nadd.ftz.f32 %f9, %f4, %f3;");
     assert!(!guarded(&same) && !same.claim.pays, "{:?}", same.claim);
 }
+
+/// The line of each `rcp` and the label of the innermost loop that it is in.
+fn around(body: &str) -> Vec<Option<String>> {
+    let text = format!(".version 9.0\n.target sm_90a\n.visible .entry k()\n{{\n{body}\nret;\n}}\n");
+    let module = kbt_ptx::parse(&text).unwrap();
+    assert_eq!(module.problems, []);
+    let f = &module.functions[0];
+    let loops = loops::loops(f);
+    let marks = f.instructions().filter(|i| i.base() == "rcp");
+    marks.map(|i| loops::Loop::around(&loops, i.line).map(|l| l.label.clone())).collect()
+}
+
+#[test]
+fn a_loop_is_what_comes_back_to_its_label() {
+    let mark = "rcp.approx.ftz.f32 %f1, %f2;\n";
+    let check = |body: &str, expected: &[Option<&str>]| {
+        let shown = around(&body.replace("MARK;", mark));
+        assert_eq!(shown.iter().map(Option::as_deref).collect::<Vec<_>>(), expected, "{body}");
+    };
+    check(
+        "MARK;\n$A:\nMARK;\n$B:\nMARK;\n@%p1 bra $B;\nMARK;\n@%p2 bra $A;\nMARK;",
+        &[None, Some("$A"), Some("$B"), Some("$A"), None],
+    );
+    // A part that lies behind the loop, and one between that leaves it for good.
+    check(
+        "$A:\n@%p1 bra $C;\n@!%p2 bra $D;\nMARK;\n$B:\n@%p3 bra $A;\nbra $E;\n$D:\nMARK;\nbra $E;\n$C:\nMARK;\nbra $B;\n$E:\nMARK;",
+        &[Some("$A"), None, Some("$A"), None],
+    );
+    // Entered in the middle, and a table of branches.
+    check("bra $B;\n$A:\nMARK;\n$B:\nMARK;\n@%p1 bra $A;", &[None, None]);
+    check("$A:\nMARK;\nbrx.idx %r1, ts;\n$B:\nMARK;\n@%p1 bra $A;", &[None, None]);
+}

@@ -4,58 +4,103 @@ use super::patterns::{Match, Pattern, View};
 use super::scan::{registers, writes};
 use crate::lang::{Op, Program, Shape};
 use kbt_ptx::{Function, Instruction, Statement};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// A loop: from a label to the last branch back to it.
+/// A loop: all from which control comes back to a label, without leaving it for good.
 #[derive(Debug)]
 pub(super) struct Loop {
     pub(super) label: String,
-    /// First and last PTX line.
+    /// The PTX lines of the label and of the last branch back to it.
     pub(super) lines: (u32, u32),
+    /// The PTX lines of its instructions.
+    inside: HashSet<u32>,
     /// Registers that it writes.
     written: HashSet<String>,
     /// Whether anything in it is compiled to a call.
     pub(super) calls: bool,
 }
 
-/// Every loop of a function.
+/// Instructions that are entered at the first alone and left at the last alone.
+#[derive(Default)]
+struct Straight<'a> {
+    labels: Vec<(&'a str, u32)>,
+    instructions: Vec<&'a Instruction>,
+    /// Where control goes from here.
+    next: Vec<usize>,
+}
+
+/// Every loop of a function, the innermost first; none where a branch may go anywhere.
 pub(super) fn loops(f: &Function) -> Vec<Loop> {
-    let mut labels: HashMap<&str, u32> = HashMap::new();
-    let mut found: HashMap<&str, (u32, u32)> = HashMap::new();
+    let Some(blocks) = straight(f) else { return Vec::new() };
+    let mut before: Vec<Vec<usize>> = vec![Vec::new(); blocks.len()];
+    for (i, block) in blocks.iter().enumerate() {
+        for &next in &block.next {
+            before[next].push(i);
+        }
+    }
+    let mut found: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+    for (last, block) in blocks.iter().enumerate() {
+        for &header in block.next.iter().filter(|&&to| to <= last) {
+            // Everything from which the branch back is reached, as far as the header.
+            let mut body = BTreeSet::from([header]);
+            let mut open = vec![last];
+            while let Some(block) = open.pop() {
+                if body.insert(block) {
+                    open.extend(&before[block]);
+                }
+            }
+            // What the function's entry is in besides the header is entered in the middle.
+            if header == 0 || !body.contains(&0) {
+                found.entry(header).or_default().extend(body);
+            }
+        }
+    }
+    let mut out: Vec<Loop> =
+        found.iter().filter_map(|(&header, body)| Loop::new(&blocks, header, body)).collect();
+    out.sort_by_key(|l| (l.inside.len(), l.lines));
+    out
+}
+
+/// A function's blocks and where each goes. None where that is not known.
+fn straight(f: &Function) -> Option<Vec<Straight<'_>>> {
+    let mut blocks: Vec<Straight<'_>> = vec![Straight::default()];
     for statement in &f.body {
         match statement {
             Statement::Label { name, line } => {
-                labels.insert(name, *line);
+                if blocks.last().is_some_and(|b| !b.instructions.is_empty()) {
+                    blocks.push(Straight::default());
+                }
+                blocks.last_mut()?.labels.push((name, *line));
             }
-            Statement::Instruction(i) if i.base() == "bra" => {
-                let Some((name, from)) = i.operands.last().and_then(|to| labels.get_key_value(to.as_str()))
-                else {
-                    continue;
-                };
-                found.entry(name).or_insert((*from, i.line)).1 = i.line;
+            Statement::Instruction(i) => {
+                blocks.last_mut()?.instructions.push(i);
+                match i.base() {
+                    "brx" => return None,
+                    "bra" | "ret" | "exit" | "trap" => blocks.push(Straight::default()),
+                    _ => {}
+                }
             }
             _ => {}
         }
     }
-    let mut out: Vec<Loop> = found
-        .into_iter()
-        .map(|(label, lines)| {
-            let inside = || f.instructions().filter(move |i| (lines.0..=lines.1).contains(&i.line));
-            let results = |i: &Instruction| -> Vec<String> {
-                let written = usize::from(writes(i));
-                i.operands.iter().take(written).flat_map(|o| registers(o)).map(plain).collect()
-            };
-            Loop {
-                label: label.to_owned(),
-                lines,
-                written: inside().flat_map(results).collect(),
-                calls: inside().any(is_compiled_to_a_call),
-            }
-        })
-        .collect();
-    // The innermost first.
-    out.sort_by_key(|l| (l.lines.1 - l.lines.0, l.lines.0));
-    out
+    let mut at: HashMap<&str, usize> = HashMap::new();
+    for (i, block) in blocks.iter().enumerate() {
+        at.extend(block.labels.iter().map(|(name, _)| (*name, i)));
+    }
+    for i in 0..blocks.len() {
+        let last = blocks[i].instructions.last();
+        let to =
+            last.filter(|l| l.base() == "bra").and_then(|l| l.operands.last()).map(|to| at.get(to.as_str()));
+        let ends =
+            last.is_some_and(|l| matches!(l.base(), "bra" | "ret" | "exit" | "trap") && l.guard.is_none());
+        if let Some(to) = to {
+            blocks[i].next.push(*to?);
+        }
+        if !ends && i + 1 < blocks.len() {
+            blocks[i].next.push(i + 1);
+        }
+    }
+    Some(blocks)
 }
 
 fn plain(register: &str) -> String {
@@ -69,9 +114,28 @@ fn is_compiled_to_a_call(i: &Instruction) -> bool {
 }
 
 impl Loop {
+    fn new(blocks: &[Straight<'_>], header: usize, body: &BTreeSet<usize>) -> Option<Self> {
+        let &(label, from) = blocks[header].labels.last()?;
+        let all = || body.iter().flat_map(|&b| &blocks[b].instructions).copied();
+        let back = |b: &&usize| blocks[**b].next.contains(&header);
+        let last =
+            body.iter().filter(back).filter_map(|&b| blocks[b].instructions.last()).map(|i| i.line).max()?;
+        let results = |i: &Instruction| -> Vec<String> {
+            let written = usize::from(writes(i));
+            i.operands.iter().take(written).flat_map(|o| registers(o)).map(plain).collect()
+        };
+        Some(Self {
+            label: label.to_owned(),
+            lines: (from, last),
+            inside: all().map(|i| i.line).collect(),
+            written: all().flat_map(results).collect(),
+            calls: all().any(is_compiled_to_a_call),
+        })
+    }
+
     /// The innermost of `loops` that a line is in.
     pub(super) fn around(loops: &[Self], line: u32) -> Option<&Self> {
-        loops.iter().find(|l| (l.lines.0..=l.lines.1).contains(&line))
+        loops.iter().find(|l| l.inside.contains(&line))
     }
 
     /// Whether a register is the same throughout.

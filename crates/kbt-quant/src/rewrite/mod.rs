@@ -5,6 +5,7 @@
 
 mod analysis;
 mod baseline;
+mod decision;
 mod deliberate;
 mod extract;
 mod extraction;

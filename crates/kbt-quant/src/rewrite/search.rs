@@ -2,6 +2,7 @@
 
 use super::analysis::Use;
 use super::baseline;
+use super::decision;
 use super::extract::{Found, Solution};
 use super::extraction::Extraction;
 use super::fate::{Fate, Proof};
@@ -143,6 +144,7 @@ pub fn search(program: &Program, model: &CostModel<'_>, limits: &Limits) -> Resu
         let rounded = rounding::rounded(&graph, program, &priced.program);
         let mut guards = guards(&graph, program, &priced.program, &rules);
         guards.extend(rounding::guards(&priced.program, &rounded));
+        guards.extend(decision::guards(program, &priced.program));
         rounding::widen(program, &mut priced.program, &rounded);
         let within: Vec<usize> = rounded.iter().map(|r| r.node).collect();
         // What one does not use is left to the next.
