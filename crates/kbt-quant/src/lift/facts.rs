@@ -15,6 +15,8 @@ const EXPONENT: f64 = 125.0;
 const SUMMED: f64 = 24.0;
 /// The greatest f32 whose reciprocal is not flushed.
 const INVERTIBLE: f64 = (1u128 << 126) as f64;
+/// The least divisor, as of those that are given: what it is the root of is a normal number.
+const LEAST_DIVISOR: f64 = 1.0 / (1u64 << 60) as f64;
 
 /// Statements about a piece, for people; the program has them as ranges and assumptions.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -134,10 +136,10 @@ fn divisors(program: &mut Program, stated: &mut Stated) {
         let known = intervals(program)[d];
         let within = |lo: f64, hi: f64| lo >= 1.0 / INVERTIBLE && hi <= INVERTIBLE;
         let has_one = within(known.lo, known.hi) || within(-known.hi, -known.lo);
-        if known.nan || has_one || known.hi < 1.0 / INVERTIBLE {
+        if known.nan || has_one || known.hi < LEAST_DIVISOR {
             continue;
         }
-        let range = Range { lo: known.lo.max(1.0 / INVERTIBLE), hi: known.hi.min(INVERTIBLE) };
+        let range = Range { lo: known.lo.max(LEAST_DIVISOR), hi: known.hi.min(INVERTIBLE) };
         let text = program.expression(d, true);
         stated.assumed.push(format!("{text} in {range}: it has a reciprocal"));
         program.assumptions.push(Assumption { node: d, range });
