@@ -109,7 +109,7 @@ fn around(body: &str) -> Vec<Option<String>> {
     let f = &module.functions[0];
     let loops = loops::loops(f);
     let marks = f.instructions().filter(|i| i.base() == "rcp");
-    marks.map(|i| loops::Loop::around(&loops, i.line).map(|l| l.label.clone())).collect()
+    marks.map(|i| Loop::around(&loops, i.line).map(|l| l.label.clone())).collect()
 }
 
 #[test]
