@@ -274,7 +274,7 @@ pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
     write().map_err(io_at(path))
 }
 
-fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<Vec<u8>, RunError> {
+pub(crate) fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<Vec<u8>, RunError> {
     let mut bytes = serde_json::to_vec_pretty(value)
         .map_err(|e| RunError::Damaged { path: path.to_owned(), message: e.to_string() })?;
     bytes.push(b'\n');

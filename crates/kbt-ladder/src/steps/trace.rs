@@ -112,3 +112,65 @@ fn read(
     };
     analyse(source.as_mut(), &options).map_err(fatal)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{StepRecord, rundir::write_json};
+    use kbt_device::DeviceProfile;
+    use serde_json::Value;
+
+    /// Whether two values are one but for the last digits of numbers, which reading a text may change.
+    fn same(a: &Value, b: &Value) -> bool {
+        match (a, b) {
+            (Value::Object(a), Value::Object(b)) => {
+                a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
+            }
+            (Value::Array(a), Value::Array(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+            }
+            (Value::Number(a), Value::Number(b)) => {
+                let (Some(a), Some(b)) = (a.as_f64(), b.as_f64()) else { return a == b };
+                (a - b).abs() <= 1e-12 * a.abs().max(b.abs())
+            }
+            _ => a == b,
+        }
+    }
+
+    /// A recording keeps the trace as it was recorded; what it says of it must be what the analysis says today.
+    /// `KBT_UPDATE_RECORDINGS=1` writes that into the recording.
+    #[test]
+    fn recorded_traces_say_what_the_analysis_says_of_them() {
+        let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/recordings/h200-sxm");
+        let text = |path: &Path| std::fs::read_to_string(path).unwrap();
+        let profile =
+            DeviceProfile::from_yaml(&text(&recording.join("profile.yaml")), "profile.yaml").unwrap();
+        for mode in ["bf16", "fp8", "fp4"] {
+            let step = recording.join(mode).join("2-trace.json");
+            let mut stored: StepRecord = serde_json::from_str(&text(&step)).unwrap();
+            let told: TraceOutcome = serde_json::from_value(stored.outcome.clone().unwrap()).unwrap();
+            let (observer, known) = (told.observer.unwrap(), told.provenance);
+            let figure = |name: &str, value, unit| Figure::new(name, value, unit, known.clone());
+            let clean = CleanRun {
+                time: figure("time of the kernel without a trace", observer.off_us, Unit::Microseconds),
+                sm_clock: figure("SM clock", known.sm_clock_mhz.unwrap(), Unit::Megahertz),
+                role: STEP_ROLE.to_owned(),
+                steps_per_sm: Size::TUNING.steps_per_sm(profile.sm_count.unwrap()),
+            };
+            let trace = recording.join(mode).join(TRACE_FILE);
+            let now = read(&trace, observer, Some(clean), Some(known)).unwrap();
+            let now = output(stored.origin, &now).unwrap();
+            let verdicts = |verdicts| serde_json::to_value(verdicts).unwrap();
+            let holds = stored.headline == now.headline
+                && same(&verdicts(&stored.verdicts), &verdicts(&now.verdicts))
+                && same(stored.outcome.as_ref().unwrap(), &now.outcome);
+            if !holds && std::env::var_os("KBT_UPDATE_RECORDINGS").is_some() {
+                (stored.headline, stored.verdicts, stored.outcome) =
+                    (now.headline, now.verdicts, Some(now.outcome));
+                write_json(&step, &stored).unwrap();
+                continue;
+            }
+            assert!(holds, "{mode}: the analysis says {}, the recording {}", now.headline, stored.headline);
+        }
+    }
+}
