@@ -71,6 +71,27 @@ fn each_mode_replays_to_the_end_and_no_number_claims_to_be_measured_here() {
 }
 
 #[test]
+fn the_recorded_triage_is_what_a_replay_computes() {
+    let dir = tempfile::tempdir().unwrap();
+    let recording = Recording::newest().unwrap();
+    for mode in PvMode::ALL.iter().copied() {
+        let (_, run) = replay(mode, dir.path());
+        let recorded = recording.step(mode.as_str(), Step::Triage).unwrap().unwrap();
+        let replayed = &run.finished()[&Step::Triage];
+        let told = "kbt tune --device recorded writes steps/0-triage.json as it belongs in the recording";
+        assert_eq!(recorded.headline, replayed.headline, "{mode}: {told}");
+        let (old, new) = (recorded.outcome.unwrap(), replayed.outcome.clone().unwrap());
+        let candidates = |o: &serde_json::Value| -> Vec<serde_json::Value> {
+            o["evidence"].as_array().unwrap().iter().map(|r| r["candidate"].clone()).collect()
+        };
+        assert_eq!(candidates(&old), candidates(&new), "{mode}: {told}");
+        for key in ["call", "margin", "margin_reason"] {
+            assert_eq!(old[key], new[key], "{mode}: {key}: {told}");
+        }
+    }
+}
+
+#[test]
 fn a_damaged_recording_names_the_file_and_what_is_wrong() {
     let dir = tempfile::tempdir().unwrap();
     let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/recordings/h200-sxm");
