@@ -264,7 +264,7 @@ pub(crate) fn apply(row: &CheckRow, signals: &Signals) -> Check {
         None => CheckStatus::NotEvaluated,
     };
     let read = |group: &[Condition]| -> Vec<String> {
-        group.iter().filter_map(|c| signals.get(c.signal).map(|v| reading(c.signal, v))).collect()
+        group.iter().filter_map(|c| signals.figure(c.signal).map(|f| reading(c.signal, f))).collect()
     };
     let finding = match (status, fired) {
         (CheckStatus::Fired, Some(i)) => format!("yes: {}", read(row.any[i]).join("; ")),
@@ -275,7 +275,7 @@ pub(crate) fn apply(row: &CheckRow, signals: &Signals) -> Check {
                 .iter()
                 .flat_map(|g| g.iter())
                 .filter(|c| c.holds(signals) == Some(false))
-                .filter_map(|c| signals.get(c.signal).map(|v| reading(c.signal, v)))
+                .filter_map(|c| signals.figure(c.signal).map(|f| reading(c.signal, f)))
                 .collect();
             let mut seen: Vec<String> = Vec::new();
             said.retain(|s| {

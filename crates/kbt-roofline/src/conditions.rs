@@ -2,6 +2,7 @@
 //! names its source; `calibrated` says whether it was set on measurements of planted bottlenecks.
 
 use crate::outcome::{Statement, Threshold};
+use crate::signals::implied::{AT_LEAST, AT_MOST};
 use crate::signals::{Signal, Signals};
 use kbt_evidence::{Figure, Provenance, Unit};
 
@@ -154,13 +155,14 @@ impl Condition {
     /// What was read, as a statement.
     pub(crate) fn statement(&self, signals: &Signals) -> Option<Statement> {
         let figure = signals.figure(self.signal)?.clone();
-        Some(Statement { text: reading(self.signal, figure.value), figures: vec![figure] })
+        Some(Statement { text: reading(self.signal, &figure), figures: vec![figure] })
     }
 }
 
 /// A signal and its value as a reader wants it: shares as percent, flags as words.
-pub(crate) fn reading(signal: Signal, value: f64) -> String {
+pub(crate) fn reading(signal: Signal, figure: &Figure) -> String {
     use Signal as S;
+    let value = figure.value;
     let yes = value > 0.5;
     match signal {
         S::TensorInstructions if yes => "matrix instructions are there".into(),
@@ -189,7 +191,11 @@ pub(crate) fn reading(signal: Signal, value: f64) -> String {
         S::CommInside if yes => "communication of unknown size is inside the time".into(),
         S::CommInside => "no communication is inside the time".into(),
         S::IntermediateRatio => format!("intermediates move {value:.2} times the useful bytes"),
-        S::SectorExcess => format!("{value:.2} times the sectors that the access width needs"),
+        S::SectorExcess => {
+            let bound = [AT_LEAST, AT_MOST].into_iter().find(|b| figure.provenance.by.starts_with(b));
+            let bound = bound.map_or_else(String::new, |b| format!("{b} "));
+            format!("{bound}{value:.2} times the sectors that the access width needs")
+        }
         S::StorageWidth => format!("inputs take {value:.2} times the bits that suffice"),
         S::ChainShare => format!("the chain of dependent loads takes {:.0} % of the time", value * 100.0),
         S::FmaPerLoad => format!("{value:.2} warp-level FMAs for each global load request"),

@@ -57,7 +57,11 @@ fn every_check_is_fired_and_cleared_by_what_a_sheet_says() {
         (
             "uncoalesced",
             &[("METRICS", SECTORS), ("METRICS", "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum: 32000")],
-            &[("METRICS", SECTORS), ("METRICS", "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum: 16000")],
+            &[
+                ("IMPLEMENTATION", "access_bytes_per_thread: 16"),
+                ("METRICS", SECTORS),
+                ("METRICS", "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum: 16000"),
+            ],
         ),
         ("uncoalesced", &[("DATAFLOW", "access: strided")], &[("DATAFLOW", "access: regular")]),
         ("wide_dtype", &[("INPUT", "fp32")], &[("INPUT", "bf16")]),
@@ -167,4 +171,33 @@ fn every_check_is_fired_and_cleared_by_what_a_sheet_says() {
     covered.sort_unstable();
     covered.dedup();
     assert_eq!(covered.len(), 19, "{covered:?}");
+}
+
+#[test]
+fn sectors_of_accesses_of_unknown_width_clear_nothing_that_they_cannot() {
+    let outcome = |sectors: f64, width: &str| {
+        let text = format!(
+            "operator: {{kind: elementwise, flop_per_element: 1}}\nshape: {{elements: 67108864}}\n\
+             dtypes: {{inputs: [fp32], output: fp32}}\ndataflow: {{reuse: none}}\n{width}\
+             timing: {{median_us: 480, method: cuda_events}}\n\
+             profiler: {{metrics: {{l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_st.ratio: {sectors}}}}}\n"
+        );
+        let sheet = FactSheet::from_yaml(&text, "f.yaml").unwrap();
+        triage(&sheet, Some(&Ceilings::published(part("H200").unwrap())), &[]).unwrap()
+    };
+    let check = |sectors: f64, width: &str| {
+        let found = outcome(sectors, width).checks.into_iter().find(|c| c.id == "uncoalesced").unwrap();
+        (found.status, found.finding, found.needed)
+    };
+    let (status, said, _) = check(32.0, "");
+    assert!(status == CheckStatus::Fired && said.contains("at least 2.00 times"), "{said}");
+    let (status, said, _) = check(4.0, "");
+    assert!(status == CheckStatus::Clear && said.contains("at most 1.00 times"), "{said}");
+    // Sixteen sectors are those of 16 bytes a thread, and four times those of 4.
+    let (status, _, needed) = check(16.0, "");
+    assert_eq!(status, CheckStatus::NotEvaluated);
+    assert!(needed.iter().any(|n| n.contains("access_bytes_per_thread")), "{needed:?}");
+    let (status, said, _) = check(16.0, "implementation: {access_bytes_per_thread: 4}\n");
+    assert!(status == CheckStatus::Fired && said.contains("yes: 4.00 times"), "{said}");
+    assert_eq!(check(16.0, "implementation: {access_bytes_per_thread: 16}\n").0, CheckStatus::Clear);
 }

@@ -1,4 +1,5 @@
-//! What follows from roofs that nobody counted against: bytes behind a percentage, products on another pipe.
+//! What follows where a fact is lacking: bytes behind a percentage, products on another pipe, sectors of accesses of
+//! unknown width.
 
 use super::{Signal, Signals};
 use crate::bounds::{self, Accounts};
@@ -14,6 +15,34 @@ const IMPLIED: f64 = 2.0;
 /// Below this part of the time such bytes decide nothing: a product reads its operands several times, behind its
 /// arithmetic.
 const DECIDES: f64 = 0.3;
+
+/// The widest access of a thread, in bytes.
+pub(super) const WIDEST: f64 = 16.0;
+/// How a figure begins that the widest access was assumed for, and one that the narrowest was.
+pub(crate) const AT_LEAST: &str = "at least";
+pub(crate) const AT_MOST: &str = "at most";
+/// So many times the sectors are too many (the threshold of the check).
+const TOO_MANY: f64 = 1.5;
+
+/// Sectors a request over the least: 32 threads of N bytes fill N sectors of 32 bytes. Without N, too many are only those
+/// beyond the widest access's, and none those within one element a thread; between the two nothing is known.
+pub(super) fn sector_excess(sheet: &FactSheet, worst: f64, width: Option<f64>) -> Option<Figure> {
+    let sectors = sheet.figure("profiler.metrics", "sectors a request", worst, Unit::Count);
+    let over = |ideal: f64, how: &str| Figure::computed("", worst / ideal, Unit::Ratio, how, &[&sectors]);
+    if let Some(width) = width {
+        return Some(over(width.max(1.0), "sectors a request over the bytes a thread accesses"));
+    }
+    let formats = sheet.dtypes.as_ref().map(|d| d.inputs.iter().flatten().chain(&d.output));
+    let narrowest = formats.and_then(|f| f.map(|d| d.storage_bits() / 8.0).reduce(f64::min));
+    if worst / WIDEST > TOO_MANY {
+        return Some(over(
+            WIDEST,
+            &format!("{AT_LEAST} this, as no access is wider than {WIDEST} bytes a thread"),
+        ));
+    }
+    let element = narrowest.filter(|bytes| *bytes >= 1.0 && worst / bytes <= TOO_MANY)?;
+    Some(over(element, &format!("{AT_MOST} this, with one element of {element} bytes a thread")))
+}
 
 /// Bytes that a percentage of device memory stands for where none were counted, over the useful ones: at this many times
 /// them, and busy enough to matter, the percentage alone says nothing of the timed call.

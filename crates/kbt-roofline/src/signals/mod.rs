@@ -1,7 +1,7 @@
 //! Signals: the numbers that checks and candidates read, each derived once from the sheet, the profiler and the
 //! accountings. A signal that cannot be had is absent, with the measurement that would give it.
 
-mod implied;
+pub(crate) mod implied;
 mod sources;
 
 use kbt_evidence::{Figure, Unit};
@@ -38,7 +38,7 @@ signals! {
     TrafficRatio = "traffic_ratio", "device-memory bytes moved over useful bytes", "ncu --metrics dram__bytes.sum";
     ImpliedTraffic = "implied_traffic", "bytes that the busy percentage of device memory stands for, over the useful ones", "ncu --metrics gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed";
     IntermediateRatio = "intermediate_ratio", "bytes of intermediates in device memory over useful bytes", "`dataflow.intermediate_hbm_bytes`: bytes written to device memory and read again";
-    SectorExcess = "sector_excess", "sectors a request over the least that the access width needs", "ncu --metrics l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio,l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_st.ratio";
+    SectorExcess = "sector_excess", "sectors a request over the least that the access width needs", "`implementation.access_bytes_per_thread`, and ncu --metrics l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio,l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_st.ratio";
     SectorWaste = "sector_waste", "share of the global sectors beyond those that the access width needs", "ncu --metrics l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum,l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum (and st)";
     Strided = "strided_access", "whether the source addresses memory with a stride along a warp (1) or not (0)", "`dataflow.access`: regular, strided, irregular or dependent_chain";
     DependentChain = "dependent_chain", "whether each address depends on the last load (1) or not (0)", "`dataflow.access`: regular, strided, irregular or dependent_chain";

@@ -1,5 +1,6 @@
 //! Where signals come from: accountings, stated facts, the profiler's metrics, and each other.
 
+use super::implied::WIDEST;
 use super::{Signal, Signals};
 use crate::bounds::{self, Accounts};
 use crate::ceilings::Ceilings;
@@ -283,11 +284,10 @@ fn from_metrics(s: &mut Signals, sheet: &FactSheet, work: &Work, ceilings: &Ceil
         }
     }
     let width = sheet.implementation.as_ref().and_then(|i| i.access_bytes_per_thread);
-    // 32 threads of N bytes fill N sectors of 32 bytes; without N, only more than 16 is certainly waste.
-    let ideal = width.map_or(16.0, |bytes| bytes.max(1.0));
+    let ideal = width.map_or(WIDEST, |bytes| bytes.max(1.0));
     let worst = ["ld", "st"].iter().filter_map(|w| metrics::sectors_per_request(m, w)).reduce(f64::max);
-    if let Some(worst) = worst {
-        s.set(Signal::SectorExcess, figure("", worst / ideal, Unit::Ratio));
+    if let Some(excess) = worst.and_then(|worst| super::implied::sector_excess(sheet, worst, width)) {
+        s.set(Signal::SectorExcess, excess);
     }
     let block = sheet.implementation.as_ref().and_then(|i| i.block_threads);
     let l2_reuse = match (m.get("lts__t_bytes.sum"), metrics::dram_bytes(m)) {

@@ -242,7 +242,8 @@ fn run_import(
             import.others.join("; ")
         );
     }
-    crate::output::tell!("kbt: {} launches of {}", import.launches, import.kernel);
+    let launches = if import.launches == 1 { "launch" } else { "launches" };
+    crate::output::tell!("kbt: {} {launches} of {}", import.launches, import.kernel);
     write_sheet(&import.sheet, || Ok(import.to_yaml()?), out, force, format)
 }
 
