@@ -70,6 +70,16 @@ fn a_division_by_what_does_not_change_shares_its_reciprocal_over_iterations() {
 }
 
 #[test]
+fn what_elements_and_iterations_share_is_told_once() {
+    // Two elements of an iteration, and one divisor of all.
+    let body = "ld.global.f32 %f4, [%rd1+4];\ndiv.rn.f32 %f5, %f4, %f3;\nst.global.f32 [%rd1+4], %f5;\ndiv.rn.f32 %f9, %f2, %f3;";
+    let piece = piece(body);
+    assert!(piece.program.starts_with("layout group=2 lanes=1 row=2"), "{}", piece.program);
+    let [(_, instead)] = found(&piece, Pattern::SharedDivisor)[..] else { panic!("{:#?}", piece.patterns) };
+    assert!(instead.ends_with("before the loop at $L1 (PTX 10-19)"), "{instead}");
+}
+
+#[test]
 fn what_the_loop_writes_is_computed_in_each_iteration() {
     let piece = piece(
         "rcp.approx.ftz.f32 %f6, %f3;\nmul.f32 %f9, %f2, %f6;\nadd.f32 %f3, %f3, %f2;\ndiv.rn.f32 %f9, %f9, %f3;",

@@ -2,7 +2,7 @@
 
 use super::patterns::{Match, Pattern, View};
 use super::scan::{registers, writes};
-use crate::lang::{Op, Program, Shape};
+use crate::lang::{Op, Program};
 use kbt_ptx::{Function, Instruction, Statement};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -188,8 +188,7 @@ pub(super) fn patterns(program: &Program, invariant: &[bool], around: &Loop) -> 
     let divided = |node: usize| {
         let &[x, d] = program.nodes[node].args.as_slice() else { return None };
         let shared = v.op(node) == Op::Div && invariant[d] && !invariant[x] && !matches!(v.op(d), Op::Num(_));
-        let known = v.rarer(d, x) && program.shapes[d] > Shape::Const;
-        (live[node] && shared && !known).then(|| {
+        (live[node] && shared).then(|| {
             let d = v.text(d);
             Match {
                 pattern: Pattern::SharedDivisor,

@@ -46,7 +46,7 @@ pub(super) fn moved(program: &Program, invariant: &[bool], around: &Loop) -> Opt
     };
     (!texts.is_empty()).then(|| {
         format!(
-            "{} does not change in {}, out of which ptxas 13.2 moves such: {price}",
+            "{} does not change in {}, out of which ptxas moves such: {price}",
             texts.join(", "),
             around.text()
         )

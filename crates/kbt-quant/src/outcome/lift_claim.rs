@@ -140,7 +140,7 @@ pub(super) fn repeated(piece: &Piece, m: &Match, model: &CostModel<'_>) -> Resul
         }
     }
     Ok(format!(
-        "outside the search: each iteration spends {:.4} cycles an element and SM on {} and {:.2} issue slots on it; ptxas 13.2 \
+        "outside the search: each iteration spends {:.4} cycles an element and SM on {} and {:.2} issue slots on it; ptxas (13.0 and 13.5) \
          moves nothing out of a loop with a division or root rounded as IEEE 754, whose slow path is a call",
         cost.busiest(),
         cost.busiest_pipe(),
