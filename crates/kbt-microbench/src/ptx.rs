@@ -138,7 +138,7 @@ pub fn kernel(plan: &KernelPlan, parts: &[Part<'_>]) -> String {
     let _ = writeln!(
         w,
         "  setp.eq.u32 %kquit, %kfold, {MAGIC};\n  @%kquit bra DONE;\n  bar.sync 0;\n  mov.u64 %kstart, \
-         %clock64;\n  .pragma \"nounroll\";\nLOOP:"
+         %clock64;\nLOOP:\n  .pragma \"nounroll\";"
     );
     body(w, plan, parts);
     let _ = writeln!(
