@@ -115,7 +115,8 @@ fn way_back(per_op: &mut Vec<PerOp>, meant: &[Meant<'_>]) -> Result<Vec<PerOp>, 
         back.push(PerOp { count: count.min(op.count), ..op.clone() });
         op.count -= count;
     }
-    per_op.retain(|op| op.target || op.count > UNEVEN);
+    let rest = |op: &PerOp| op.count > if back.iter().any(|b| b.opcode == op.opcode) { UNEVEN } else { 0.0 };
+    per_op.retain(|op| op.target || rest(op));
     Ok(back)
 }
 
@@ -242,6 +243,17 @@ mod tests {
         let code = compare(&pair(8), &pair(16), &cvt, 8).unwrap();
         let companions: Vec<_> = code.companions().map(|c| (c.opcode.as_str(), c.count)).collect();
         assert_eq!(companions, [("PRMT", 1.0)]);
+    }
+
+    #[test]
+    fn what_stands_once_for_twelve_operations_is_counted_too() {
+        let body = |n: usize| {
+            window("USHF.L.W.U32.HI UR4, UR4, 0x5, UR4", 12 * n, &["S2UR UR4, SR_CLOCKHI"].repeat(n))
+        };
+        let shf = entry("target: ['USHF*']");
+        let code = compare(&body(8), &body(16), &shf, 96).unwrap();
+        let companions: Vec<_> = code.companions().map(|c| (c.opcode.as_str(), c.count)).collect();
+        assert_eq!(companions, [("S2UR", 1.0 / 12.0)]);
     }
 
     #[test]
