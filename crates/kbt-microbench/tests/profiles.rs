@@ -105,9 +105,20 @@ fn no_way_back_is_in_a_lowering_and_no_latency_is_of_a_step_with_one() {
             }
         }
     }
-    for refused in ["add.s64", "cvt.s32.s8", "rcp.approx.f32"] {
-        let measured = profile("h200-sxm");
-        let row = measured.rates.iter().find(|r| r.instruction == refused).unwrap();
-        assert!(row.lanes_per_clk_sm.is_none() && row.refused.as_ref().unwrap().contains("of the way back"));
-    }
+}
+
+#[test]
+fn what_had_needed_a_way_back_is_measured_without_one() {
+    let measured = profile("h200-sxm");
+    let row = |name: &str| measured.rates.iter().find(|r| r.instruction == name).unwrap();
+    let close = |name: &str, lanes: f64| {
+        let found = row(name).lanes_per_clk_sm.unwrap();
+        assert!((found / lanes - 1.0).abs() < 0.01, "{name}: {found}");
+    };
+    close("cvt.s32.s8", 64.0);
+    close("mma.sync.m16n8k16.f64", 2.0);
+    // One MUFU beside the scaling of what is denormal.
+    close("rcp.approx.f32", 15.04);
+    let why = row("add.s64").refused.as_deref().unwrap();
+    assert!(why.contains("allow"), "{why}");
 }
