@@ -3,8 +3,12 @@
 use crate::model::Predicted;
 use crate::outcome::{PointOutcome, PointStatus, SplitOutcome};
 use crate::score::ModelCurve;
+use crate::space::Forbidden;
 use crate::verdict::shown;
 use std::fmt;
+
+/// More settings than this that were not compared are counted, not listed.
+const UNCOMPARED_SHOWN: usize = 20;
 
 impl fmt::Display for SplitOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -19,8 +23,18 @@ impl fmt::Display for SplitOutcome {
             let key = |p: &PointOutcome| p.to_baseline.map_or(f64::INFINITY, |r| r.ratio);
             key(a).total_cmp(&key(b)).then(a.index.cmp(&b.index))
         });
-        for p in rows {
+        let uncompared = rows.iter().filter(|p| p.status == PointStatus::NotRun).count();
+        let fold = uncompared > UNCOMPARED_SHOWN;
+        for p in rows.iter().filter(|p| !(fold && p.status == PointStatus::NotRun)) {
             writeln!(f, "  {:>4}  {:<width$}  {}", p.index, self.changed(p), result(p))?;
+        }
+        if fold {
+            let seen = rows.iter().filter(|p| p.is_seen_once()).count();
+            writeln!(
+                f,
+                "  {uncompared} more were not compared: {seen} seen once, {} not run",
+                uncompared - seen
+            )?;
         }
         if let Some(seconds) = self.device_s {
             writeln!(f, "{seconds:.1} s of processes and rests on devices, all workers together")?;
@@ -32,8 +46,20 @@ impl fmt::Display for SplitOutcome {
                 "{merged} more settings round to a handoff that is there already, and were not run again"
             )?;
         }
+        // Knobs that are not of the handoff repeat each violation; the outcome's JSON has every setting.
+        let mut violations: Vec<(&str, Vec<&Forbidden>)> = Vec::new();
         for forbidden in &self.forbidden {
-            writeln!(f, "forbidden: {}: {}", forbidden.setting, forbidden.violation)?;
+            match violations.iter_mut().find(|(why, _)| *why == forbidden.violation) {
+                Some((_, settings)) => settings.push(forbidden),
+                None => violations.push((&forbidden.violation, vec![forbidden])),
+            }
+        }
+        for (why, settings) in violations {
+            let and_more = match settings.len() - 1 {
+                0 => String::new(),
+                n => format!(" and {n} more"),
+            };
+            writeln!(f, "forbidden: {}{and_more}: {why}", settings[0].setting)?;
         }
         if let Some(model) = &self.model {
             writeln!(f, "model of the handoff\n{model}")?;

@@ -62,7 +62,16 @@ impl SplitOutcome {
         let unsettled: Vec<&&&PointOutcome> =
             timed.iter().filter(|p| could_win(p, &self.confirmed)).collect();
         let not_run = points.iter().filter(|p| p.status == PointStatus::NotRun).count();
-        let mut result = if timed.is_empty() {
+        let mut result = if timed.is_empty() && not_run > 0 {
+            let seen = points.iter().filter(|p| p.is_seen_once()).count();
+            let reason = format!(
+                "none of the {} other legal settings of the handoff alone was compared with the baseline: {seen} were \
+                 seen once, the time ended before the others",
+                points.len()
+            );
+            verdict(Standing::Open, reason)
+                .next("go on with the sweep: kbt split sweep TARGET.yaml --out DIR --resume")
+        } else if timed.is_empty() {
             verdict(
                 Standing::Open,
                 format!("none of the {} other legal settings could be timed", points.len()),

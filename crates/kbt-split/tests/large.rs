@@ -172,6 +172,10 @@ fn a_screening_that_runs_out_of_time_compares_what_it_saw_and_goes_on_later() {
     assert!(first.headline().contains(&format!("{seen} more seen once")), "{}", first.headline());
     let compared = first.points.iter().filter(|p| p.index != 0 && p.speed.is_some()).count();
     assert!(compared > 0, "{first}");
+    let text = first.to_string();
+    let counted =
+        format!("  {not_run} more were not compared: {seen} seen once, {} not run\n", not_run - seen);
+    assert!(text.contains(&counted) && !text.contains(" not run: "), "{text}");
     assert_eq!(first.confirmed.len(), 1, "the best so far is confirmed: {first}");
     let second = run(None);
     assert!(second.points.iter().all(|p| p.status != PointStatus::NotRun && !p.is_seen_once()), "{second}");

@@ -199,6 +199,34 @@ fn a_baseline_that_fails_ends_the_sweep_as_refused() {
 }
 
 #[test]
+fn a_violation_is_told_once_with_how_many_settings_it_forbids() {
+    let mut outcome = outcome_with(|_| 100.0);
+    let told = |o: &SplitOutcome| o.to_string().lines().filter(|l| l.starts_with("forbidden: ")).count();
+    let (settings, lines) = (outcome.forbidden.len(), told(&outcome));
+    assert!(lines > 0 && lines <= settings, "{outcome}");
+    let again = outcome.forbidden[0].clone();
+    outcome.forbidden.push(again);
+    assert_eq!(told(&outcome), lines);
+    assert!(outcome.to_string().contains(" more: "), "{outcome}");
+}
+
+#[test]
+fn a_time_that_ends_before_any_handoff_is_compared_rules_nothing_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let kernel = Kernel::new(|_| 100.0);
+    let spec = spec(TARGET, policy());
+    let mut only_baseline = Sweep::prepare(folder.path(), spec, false, &kernel, &SameBytes).unwrap();
+    only_baseline.budget_s = Some(0.0);
+    let mut outcome = only_baseline.run().unwrap();
+    // The baseline has its time, as where a screening had seen the others once.
+    outcome.refused = None;
+    let verdict = &outcome.verdicts()[0];
+    assert_eq!(verdict.standing, Standing::Open);
+    assert!(verdict.reason.contains("0 were seen once, the time ended before the others"), "{verdict:?}");
+    assert!(verdict.next.as_deref().unwrap().contains("--resume"), "{verdict:?}");
+}
+
+#[test]
 fn a_budget_leaves_points_for_later_and_resuming_repeats_none() {
     let folder = tempfile::tempdir().unwrap();
     let (spec, kernel) =
