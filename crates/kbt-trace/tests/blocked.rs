@@ -6,12 +6,14 @@ mod common;
 use common::*;
 use kbt_evidence::{FixClass, Standing};
 use kbt_trace::bindings::{
-    KBT_TRACE_ARRIVE as ARRIVE, KBT_TRACE_WAIT_BEGIN as BEGIN, KBT_TRACE_WAIT_END as END,
+    KBT_TRACE_ARRIVE as ARRIVE, KBT_TRACE_RING_CLOSED, KBT_TRACE_WAIT_BEGIN as BEGIN,
+    KBT_TRACE_WAIT_END as END,
 };
+use kbt_trace::kbt::RingRecords;
 use kbt_trace::outcome::{Absolute, Critical, TraceOutcome};
 use kbt_trace::{
-    AnalyseOptions, Barrier, BarrierPurpose, Edge, Level, ProblemKind, ReadOptions, Releaser, Role, StepRule,
-    TraceInfo, Work,
+    AnalyseOptions, Barrier, BarrierPurpose, CtaTrace, Edge, Event, Kind, Lane, Level, MemoryTrace,
+    ProblemKind, Problems, ReadOptions, Releaser, Role, StepRule, TraceInfo, Work, analyse,
 };
 
 /// A loop bound by memory: loads take `bandwidth` cycles a tile, the MMAs 300; four buffers.
@@ -135,4 +137,63 @@ fn a_role_without_its_close_leaves_no_absolute_numbers() {
     let Absolute::Refused { reason } = &outcome.absolute else { panic!("{:?}", outcome.absolute) };
     assert!(reason.contains("without close()"), "{reason}");
     assert!(outcome.verdicts().iter().all(|v| v.standing == Standing::Refused));
+}
+
+/// [`pipeline`]'s softmax, opened at 9000, up to the first `records` of its step 20, `change`d; not closed.
+fn ended(records: usize, change: impl Fn(&mut RingRecords)) -> TraceOutcome {
+    let mut rings = pipeline(0, 30, 9000);
+    rings[0].records.truncate(20 * 7 + records);
+    rings[0].header.closed = 0;
+    rings[0].header.close_clock = 0;
+    rings[0].header.total = 0;
+    change(&mut rings[0]);
+    observed_outcome(&file(&info(Level::Coarse), 1024, &rings))
+}
+
+#[test]
+fn only_a_role_of_an_open_ring_whose_last_record_begins_a_wait_is_stuck() {
+    let stuck = |outcome: &TraceOutcome| outcome.role("Softmax").unwrap().stuck.clone();
+    let hung = stuck(&ended(1, |_| {}));
+    assert_eq!((hung.len(), hung[0].since_cycles), (1, 20_500.0), "after open(), wherever that is");
+    // Its last record begins or ends an event, or ends the wait.
+    for records in [2, 3, 4, 6] {
+        assert_eq!(stuck(&ended(records, |_| {})), [], "{records}");
+    }
+    let closed = |ring: &mut RingRecords| {
+        ring.header.closed = KBT_TRACE_RING_CLOSED;
+        ring.header.close_clock = 9000 + 30_000;
+        ring.header.total = ring.records.len() as u32;
+    };
+    assert_eq!(stuck(&ended(1, closed)), [], "the end of the wait was lost");
+    // A recorder that has no open(), or one whose buffer filled, does not tell that the role ended there.
+    for (opened, stopped_full, expected) in [(Some(0), false, 1), (None, false, 0), (Some(0), true, 0)] {
+        let begins = |k: u64| [(100 * k, Kind::WaitBegin), (100 * k + 40, Kind::WaitEnd)];
+        let records = (0..30).flat_map(begins).chain([(3000, Kind::WaitBegin)]);
+        let events = records.map(|(at, kind)| Event { at, kind, id: 1, step: 0 }).collect();
+        let lane = Lane { events, opened, stopped_full, dropped: Some(0), ..Lane::default() };
+        let cta = CtaTrace { lanes: vec![lane], ..CtaTrace::default() };
+        let mut source = MemoryTrace::new(info(Level::Coarse), vec![cta], Problems::default());
+        let outcome = analyse(&mut source, &AnalyseOptions::default()).unwrap();
+        assert_eq!(stuck(&outcome).len(), expected, "{opened:?} {stopped_full}");
+    }
+}
+
+#[test]
+fn the_waits_of_a_handoff_are_means_over_its_two_ways() {
+    // Every fourth step the first and the rest come late, and the buffer is free at once.
+    let (mut softmax, mut pv) = (Vec::new(), Vec::new());
+    for step in 0..40 {
+        let (at, late) = (1000 * step + 500, if step % 4 == 0 { 200 } else { 0 });
+        softmax.extend([(BEGIN, P_EMPTY, at), (END, P_EMPTY, at + 220 - late), (ARRIVE, P_FULL, at + 600)]);
+        pv.extend([(BEGIN, P_FULL, at + 100), (END, P_FULL, at + 150 + late)]);
+        pv.extend([(BEGIN, 3, at + 500), (END, 3, at + 540 + 2 * late)]);
+    }
+    let mut info = info(Level::Coarse);
+    info.barriers.push(Barrier::new("P_rest", BarrierPurpose::Rest));
+    let rings = [ring(0, SOFTMAX, 0, &softmax, 60_000), ring(0, PV, 0, &pv, 60_000)];
+    let handoff = observed_outcome(&file(&info, 1024, &rings)).handoff.unwrap();
+    let waits = (handoff.wait_first_cycles, handoff.wait_rest_cycles, handoff.wait_free_cycles);
+    // Of 35 steady steps 9 are late.
+    let mean = |usual: f64, late: f64| Some((26.0 * usual + 9.0 * late) / 35.0);
+    assert_eq!(waits, (mean(50.0, 250.0), mean(40.0, 440.0), mean(220.0, 20.0)));
 }

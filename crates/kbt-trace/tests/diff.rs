@@ -159,3 +159,25 @@ fn roles_that_share_a_name_are_compared_each_with_its_own() {
     let error = violations(&diff, "Softmax: event tile=5").unwrap_err();
     assert!(error.contains("Softmax #2"), "{error}");
 }
+
+#[test]
+fn a_name_that_the_second_trace_alone_has_twice_is_numbered_in_both() {
+    let trace = |name: &str, steps: u64| {
+        let mut info = info(Level::Coarse);
+        info.roles[1].name = name.into();
+        outcome(&file(&info, 1024, &pipeline(0, steps, 0)))
+    };
+    let roles = |diff: &TraceDiff| -> Vec<String> {
+        let mut roles: Vec<_> = diff.changes.iter().map(|c| c.role.clone()).collect();
+        roles.dedup();
+        roles
+    };
+    let once = diff(&trace("PV", 30), &trace("Softmax", 30));
+    assert_eq!(roles(&once), ["Softmax #1", "PV", "Softmax #2"]);
+    // Problems know the name alone.
+    let short = diff(&trace("Softmax", 30), &trace("Softmax", 5));
+    assert_eq!(
+        violations(&short, "Softmax #2: period=3").unwrap(),
+        ["Softmax #2 period: steady steps in the first trace alone, so that the gate cannot be judged"]
+    );
+}
