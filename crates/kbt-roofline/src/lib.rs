@@ -63,7 +63,7 @@ pub use published::{
 };
 pub use sheet::SheetError;
 pub use triage::triage;
-pub use words::nearest;
+pub use words::{nearest, with_nearest};
 
 /// The README's example, compiled and run.
 #[cfg(doctest)]

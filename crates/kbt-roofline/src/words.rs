@@ -143,7 +143,8 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 /// A parser's message of an unknown word with the word that was likely meant, where there is one.
-pub(crate) fn with_nearest(message: String) -> String {
+#[must_use]
+pub fn with_nearest(message: String) -> String {
     let Some((_, rest)) = message.split_once("unknown ") else { return message };
     let mut words = rest.split('`').skip(1).step_by(2);
     let Some(word) = words.next() else { return message };

@@ -5,6 +5,7 @@
 
 use crate::dtypes::Dtypes;
 use crate::knob::Knob;
+use crate::load::Source;
 use crate::{Expr, Scalar, Setting};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -67,6 +68,9 @@ pub struct Target {
     /// The folder that relative paths start from: the file's own. It is known to the reader, not to the file.
     #[serde(skip)]
     pub folder: PathBuf,
+    /// What knows the lines of the file, for errors that are found later.
+    #[serde(skip)]
+    pub source: Source,
 }
 
 /// What the kernel computes: a fact sheet for the triage, or the essentials inline.

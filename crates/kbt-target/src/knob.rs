@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// One thing to vary.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "RawKnob")]
+#[serde(deny_unknown_fields)]
 pub struct Knob {
     /// Its name: the environment variable, where `set` is `env`.
     pub name: String,
@@ -26,49 +26,6 @@ pub struct Knob {
     pub values: Vec<Scalar>,
     /// The value of the baseline; one of `values`.
     pub default: Scalar,
-}
-
-/// A knob as written; turned into a [`Knob`] only if it holds together, so that errors carry its line.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawKnob {
-    name: String,
-    #[serde(default)]
-    about: String,
-    #[serde(default)]
-    set: SetBy,
-    #[serde(default)]
-    change: Change,
-    fix: Option<FixClass>,
-    values: Vec<Scalar>,
-    default: Scalar,
-}
-
-impl TryFrom<RawKnob> for Knob {
-    type Error = String;
-
-    fn try_from(raw: RawKnob) -> Result<Self, String> {
-        let RawKnob { name, about, set, change, fix, values, default } = raw;
-        let mut chars = name.chars();
-        let starts = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
-        if !starts || !chars.all(|c| c.is_ascii_alphanumeric() || c == '_') {
-            return Err(format!("knob `{name}`: a name has letters, digits and `_`, and no leading digit"));
-        }
-        if values.is_empty() {
-            return Err(format!("knob `{name}` has no values"));
-        }
-        if let Some(twice) = values.iter().enumerate().find(|(i, v)| values[..*i].contains(v)) {
-            return Err(format!("knob `{name}`: the value {} is listed twice", twice.1));
-        }
-        if !values.contains(&default) {
-            let list = values.iter().map(Scalar::as_str).collect::<Vec<_>>().join(", ");
-            return Err(format!("knob `{name}`: the default {default} is none of its values: {list}"));
-        }
-        if name.starts_with("KBT_") && crate::environment::RESERVED.contains(&name.as_str()) {
-            return Err(format!("knob `{name}`: kbt sets this variable itself; choose another name"));
-        }
-        Ok(Self { name, about, set, change, fix, values, default })
-    }
 }
 
 /// How a process gets a knob's value.

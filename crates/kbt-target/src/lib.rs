@@ -21,12 +21,14 @@ mod knob;
 mod launch;
 mod lines;
 mod load;
+mod place;
 mod policy;
 mod process;
 mod setting;
 pub mod stats;
 mod stream;
 mod turn;
+mod valid;
 
 pub use compare::{CompareError, Compared, Comparison, Side, Speed, Stopped, compare, compare_each};
 pub use date::today;
@@ -40,7 +42,7 @@ pub use file::{
 pub use knob::{Change, Knob, SetBy};
 pub use launch::{FakeLauncher, Launch, LaunchRequest, Launcher, Report, Sample, Status};
 pub use lines::{TimePattern, TimePatternError};
-pub use load::{TEMPLATE, TargetError, embedded_target, embedded_targets};
+pub use load::{Source, TEMPLATE, TargetError, embedded_target, embedded_targets};
 pub use policy::TimingPolicy;
 pub use process::ProcessLauncher;
 pub use setting::{Scalar, Setting};

@@ -1,11 +1,8 @@
-//! Reads a target file and checks that it holds together. Every error names file and line, and what would be
-//! accepted. It runs nothing: whether the commands work is asked by `check`.
+//! Reads a target file. Every error names file and line, and what would be accepted. Whether what was read holds
+//! together is asked by `valid`; whether the commands work, by `check`, the only one that runs anything.
 
-use crate::file::{Handoff, SCHEMA, Target, TraceLevel};
-use crate::knob::SetBy;
-use crate::lines::TimePattern;
-use crate::{Expr, environment};
-use std::collections::BTreeSet;
+use crate::file::Target;
+use crate::{place, valid};
 use std::path::{Path, PathBuf};
 
 /// The target files that come with kbt: name and text.
@@ -37,14 +34,17 @@ pub enum TargetError {
     },
 }
 
-/// A problem found after reading, with the text in the file that shows its line.
-struct Problem {
-    near: String,
+/// Where a target came from: it knows the line of each node of the file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Source {
+    file: String,
     text: String,
 }
 
-fn problem<T>(near: impl Into<String>, text: impl Into<String>) -> Result<T, Problem> {
-    Err(Problem { near: near.into(), text: text.into() })
+impl Source {
+    fn error(&self, line: Option<usize>, problem: String) -> TargetError {
+        TargetError::Content { file: self.file.clone(), line, problem }
+    }
 }
 
 impl Target {
@@ -73,14 +73,31 @@ impl Target {
     /// # Errors
     /// Where the text says something that is not accepted.
     pub fn from_yaml(text: &str, file: &str, folder: &Path) -> Result<Self, TargetError> {
-        let content = |line, problem| TargetError::Content { file: file.to_owned(), line, problem };
+        let source = Source { file: file.to_owned(), text: text.to_owned() };
+        if let Some((path, line)) = place::twice(text) {
+            let keys: Vec<&str> = path.split('.').collect();
+            let first =
+                place::line_of(text, &keys).map_or_else(String::new, |l| format!(", first on line {l}"));
+            return Err(source.error(line, format!("`{path}` is given twice{first}; keep one")));
+        }
         let mut target: Self = serde_yaml::from_str(text).map_err(|e| {
-            let line = e.location().map(|l| l.line());
-            content(line, with_nearest(&without_location(&e.to_string())))
+            let (line, problem) = unreadable(text, &e);
+            source.error(line, problem)
         })?;
-        check(&target).map_err(|p| content(line_of(text, &p.near), p.text))?;
         target.folder = folder.to_owned();
+        target.source = source;
+        valid::check(&target).map_err(|p| {
+            let path: Vec<&str> = p.path.iter().map(String::as_str).collect();
+            target.error(&path, p.text)
+        })?;
         Ok(target)
+    }
+
+    /// A problem with the node at a path of the file this was read from, such as `["facts", "shapes", "elements"]`:
+    /// the error names the node's line, or that of the closest one around it.
+    #[must_use]
+    pub fn error(&self, path: &[&str], problem: impl Into<String>) -> TargetError {
+        self.source.error(place::line_of(&self.source.text, path), problem.into())
     }
 }
 
@@ -97,153 +114,27 @@ pub fn embedded_targets() -> impl Iterator<Item = &'static str> {
     EMBEDDED.iter().map(|(name, _)| *name)
 }
 
-fn check(target: &Target) -> Result<(), Problem> {
-    if target.schema != SCHEMA {
-        return problem("schema", format!("schema `{}` is not known; accepted: {SCHEMA}", target.schema));
-    }
-    if target.name.is_empty()
-        || target.name.contains(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)))
-    {
-        return problem(
-            "name",
-            format!("name `{}`: letters, digits, `-`, `_` and `.` are accepted", target.name),
+/// Why a text is no target file, with its line.
+fn unreadable(text: &str, error: &serde_yaml::Error) -> (Option<usize>, String) {
+    let line = error.location().map(|l| l.line());
+    if text.lines().all(|l| l.trim().is_empty() || l.trim_start().starts_with('#')) {
+        return (
+            None,
+            "the file says nothing; `kbt target new FILE.yaml` writes one to start from".to_owned(),
         );
     }
-    check_commands(target)?;
-    check_knobs(target)?;
-    check_expressions(target)?;
-    if let Some(trace) = &target.trace {
-        if trace.levels.contains_key(&TraceLevel::Off) {
-            return problem("off", "trace level `off` is the clean run and needs no entry; name the others");
-        }
-        if trace.levels.is_empty() {
-            return problem("levels", "trace has no levels; accepted: barrier, coarse, detail");
-        }
+    let mut problem = with_nearest(&without_location(&error.to_string()));
+    let indent = |l: &str| l.len() - l.trim_start().len();
+    let tab = |l: &&str| l[..indent(l)].contains('\t');
+    if line.and_then(|l| text.lines().nth(l - 1)).filter(tab).is_some() {
+        problem += "; the line begins with a tab, and YAML indents by spaces alone";
     }
-    let limits = &target.limits;
-    for (key, value, least) in [
-        ("run_s", limits.run_s, 0.001),
-        ("build_s", limits.build_s, 0.001),
-        ("cooldown_s", limits.cooldown_s, 0.0),
-    ] {
-        if !(least..=1e6).contains(&value) {
-            return problem(
-                key,
-                format!("limits.{key} is {value}; accepted: seconds from {least} to 1000000"),
-            );
-        }
-    }
-    // Two would be a lead and half a pair.
-    if !matches!(limits.set_up_at_once, 1 | 3..=64) {
-        let text = format!("limits.set_up_at_once is {}; accepted: 1, or 3 to 64", limits.set_up_at_once);
-        return problem("set_up_at_once", text);
-    }
-    for output in &target.outputs {
-        if output.tolerance.is_some_and(|t| !(t.is_finite() && t > 0.0)) {
-            let text = format!("output `{}`: tolerance is a relative error above 0", output.name);
-            return problem("tolerance", text);
-        }
-    }
-    if target.inputs.sets == 0 {
-        return problem("sets", "inputs.sets is 0; at least 1 is needed");
-    }
-    Ok(())
-}
-
-fn check_commands(target: &Target) -> Result<(), Problem> {
-    let commands = [
-        ("run", Some(&target.run.command)),
-        ("build", target.build.as_ref().map(|b| &b.command)),
-        ("reference", target.reference.as_ref().map(|r| &r.command)),
-    ];
-    for (part, command) in commands {
-        if command.is_some_and(|c| c.first().is_none_or(String::is_empty)) {
-            return problem(part, format!("{part}.command is empty; it needs a program and its arguments"));
-        }
-    }
-    if let Some(pattern) = &target.time
-        && let Err(error) = TimePattern::new(pattern)
-    {
-        return problem(pattern.as_str(), format!("time: {error}"));
-    }
-    if let Some(pattern) = &target.kernel
-        && let Err(error) = regex::Regex::new(pattern)
-    {
-        return problem(pattern.as_str(), format!("kernel: {error}"));
-    }
-    let written = target.build.iter().flat_map(|b| b.env.keys()).chain(target.run.env.keys());
-    let written = written.chain(target.reference.iter().flat_map(|r| r.env.keys()));
-    for name in written.chain(&target.run.pass_env) {
-        if environment::RESERVED.contains(&name.as_str()) {
-            return problem(name, format!("env `{name}`: kbt sets this variable itself"));
-        }
-        if target.knob(name).is_some_and(|k| k.set == SetBy::Env) {
-            return problem(name, format!("env `{name}` is a knob too; keep one of the two"));
-        }
-    }
-    Ok(())
-}
-
-fn check_knobs(target: &Target) -> Result<(), Problem> {
-    let mut seen = BTreeSet::new();
-    for knob in &target.knobs {
-        if !seen.insert(&knob.name) {
-            return problem(&knob.name, format!("knob `{}` is listed twice", knob.name));
-        }
-        let place = format!("{{{}}}", knob.name);
-        if knob.set == SetBy::Argument && !target.run.command.iter().any(|a| a.contains(&place)) {
-            let text = format!("knob `{}` is set by argument, but run.command has no `{place}`", knob.name);
-            return problem(&knob.name, text);
-        }
-    }
-    Ok(())
-}
-
-fn check_expressions(target: &Target) -> Result<(), Problem> {
-    let default = target.default_setting();
-    let failed = |e: &Expr, text: String| Problem { near: e.text().to_owned(), text };
-    let handoff_parts = target.handoff.iter().flat_map(|Handoff { num, den, chunks, tiles, when }| {
-        [Some(num), Some(den), Some(chunks), Some(tiles), when.as_ref()].into_iter().flatten()
-    });
-    for expr in target.constraints.iter().chain(handoff_parts) {
-        if let Some(unknown) = expr.knobs().into_iter().find(|n| target.knob(n).is_none()) {
-            let hint = match nearest(unknown, target.knobs.iter().map(|k| k.name.as_str())) {
-                Some(name) => format!("did you mean `{name}`? (text is written in quotes: '{unknown}')"),
-                None => "there are no knobs".to_owned(),
-            };
-            return Err(failed(expr, format!("`{expr}`: there is no knob `{unknown}`; {hint}")));
-        }
-    }
-    for constraint in &target.constraints {
-        match constraint.truth(&default) {
-            Ok(true) => {}
-            Ok(false) => {
-                return Err(failed(constraint, format!("the default setting violates `{constraint}`")));
-            }
-            Err(e) => return Err(failed(constraint, e.to_string())),
-        }
-    }
-    let Some(handoff) = &target.handoff else { return Ok(()) };
-    let applies = match &handoff.when {
-        Some(when) => when.truth(&default).map_err(|e| failed(when, e.to_string()))?,
-        None => true,
-    };
-    for part in [&handoff.num, &handoff.den, &handoff.chunks, &handoff.tiles].into_iter().filter(|_| applies)
-    {
-        part.count(&default).map_err(|e| failed(part, format!("handoff: {e}")))?;
-    }
-    Ok(())
-}
-
-/// The first line, counted from 1, that holds `near`.
-fn line_of(text: &str, near: &str) -> Option<usize> {
-    let first = near.lines().next().filter(|l| !l.is_empty())?;
-    text.lines().position(|line| line.contains(first)).map(|i| i + 1)
+    (line, problem)
 }
 
 /// The YAML reader appends the location to its message; it is shown in front instead.
 fn without_location(message: &str) -> String {
-    message.rsplit_once(" at line ").map_or(message, |(head, _)| head).to_owned()
+    message.split_once(" at line ").map_or(message, |(head, _)| head).to_owned()
 }
 
 /// Adds the nearest accepted word to a message of the form "unknown field `x`, expected one of `a`, `b`".
@@ -341,22 +232,52 @@ mod tests {
     fn what_does_not_hold_together_is_refused_with_its_line() {
         for (from, to, expect) in [
             ("target/1", "target/9", "k.yaml:1: schema `kbt.target/9` is not known; accepted: kbt.target/1"),
-            ("default: 2", "default: 7", "the default 7 is none of its values: 1, 2, 3"),
-            ("[1, 2, 3]", "[1, 2, 2]", "knob `N`: the value 2 is listed twice"),
-            ("name: T", "name: N", "k.yaml:6: knob `N` is listed twice"),
-            ("'{T}'", "x", "k.yaml:9: knob `T` is set by argument, but run.command has no `{T}`"),
+            ("default: 2", "default: 7", "k.yaml:8: knob `N`: the default 7 is none of its values: 1, 2, 3"),
+            ("[1, 2, 3]", "[1, 2, 2]", "k.yaml:7: knob `N`: the value 2 is listed twice"),
+            ("[a, b]", "[]", "k.yaml:11: knob `T` has no values"),
+            ("name: T", "name: N", "k.yaml:9: knob `N` is listed twice"),
+            ("'{T}'", "x", "k.yaml:10: knob `T` is set by argument, but run.command has no `{T}`"),
+            ("'{T}'", "'{T}', '{N}'", "k.yaml:6: run.command has `{N}`, and knob `N` is set by environment"),
             (
                 "T == 'a'",
                 "TT == 'a'",
                 "k.yaml:14: `N >= 2 || TT == 'a'`: there is no knob `TT`; did you mean `T`?",
             ),
             ("N >= 2 ||", "N >= 3 &&", "k.yaml:14: the default setting violates `N >= 3 && T == 'a'`"),
-            ("[./k, '{T}']", "[]", "k.yaml:3: run.command is empty"),
-            ("name: N", "name: KBT_OUT", "kbt sets this variable itself"),
-            ("name: N", "name: 2N", "no leading digit"),
+            ("[./k, '{T}']", "[]", "k.yaml:4: run.command is empty"),
+            ("name: N", "name: KBT_OUT", "k.yaml:6: knob `KBT_OUT`: kbt sets this variable itself"),
+            (
+                "name: N",
+                "name: 2N",
+                "k.yaml:6: knob `2N`: a name has letters, digits and `_`, and no leading digit",
+            ),
+            ("run:", "about: |\n  run: knobs\n  values: 3\nrun:", "accepted"),
+            (
+                "run:\n  command: [./k, '{T}']",
+                "about: run.command {T}\nrun:\n  env: {N: 1}\n  command: [./k, '{T}']",
+                "k.yaml:5: env `N` is a knob too; keep one of the two",
+            ),
+            ("    default: 2", "    defautl: 2", "k.yaml:8: knobs[0]: unknown field `defautl`"),
+            (
+                "    default: 2",
+                "\tdefault: 2",
+                "the line begins with a tab, and YAML indents by spaces alone",
+            ),
+            ("name: k", "name: k\nname: k", "k.yaml:3: `name` is given twice, first on line 2; keep one"),
+            (
+                "    default: 2",
+                "    default: 2\n    values: [2]",
+                "k.yaml:9: `knobs.0.values` is given twice, first on line 7; keep one",
+            ),
         ] {
             let message = error(&SMALL.replacen(from, to, 1));
             assert!(message.contains(expect), "{message}\nshould contain\n{expect}");
+        }
+        for nothing in ["", "\n\n", "# run: nothing\n"] {
+            assert!(
+                error(nothing).starts_with("k.yaml: the file says nothing; `kbt target new"),
+                "{nothing}"
+            );
         }
         let message = error(&format!("{SMALL}time: '([0-9]+)'\n"));
         assert!(message.contains("k.yaml:15: time: "), "{message}");

@@ -1,6 +1,6 @@
 //! A setting: one value for each knob, as the text that the process will see.
 
-use serde::de::{self, Visitor};
+use serde::de::{self, DeserializeSeed, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,30 +32,41 @@ impl fmt::Display for Scalar {
 
 impl<'de> Deserialize<'de> for Scalar {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ScalarVisitor;
-        impl Visitor<'_> for ScalarVisitor {
-            type Value = Scalar;
+        ScalarThen(Ok).deserialize(deserializer)
+    }
+}
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number, a string, true or false")
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Scalar, E> {
-                Ok(Scalar(text.to_owned()))
-            }
-            fn visit_bool<E: de::Error>(self, v: bool) -> Result<Scalar, E> {
-                Ok(Scalar(v.to_string()))
-            }
-            fn visit_i64<E: de::Error>(self, v: i64) -> Result<Scalar, E> {
-                Ok(Scalar(v.to_string()))
-            }
-            fn visit_u64<E: de::Error>(self, v: u64) -> Result<Scalar, E> {
-                Ok(Scalar(v.to_string()))
-            }
-            fn visit_f64<E: de::Error>(self, v: f64) -> Result<Scalar, E> {
-                Ok(Scalar(v.to_string()))
-            }
-        }
-        deserializer.deserialize_any(ScalarVisitor)
+/// Reads a scalar and judges it while the reader still knows its line.
+pub(crate) struct ScalarThen<F>(pub(crate) F);
+
+impl<'de, F: FnOnce(Scalar) -> Result<Scalar, String>> DeserializeSeed<'de> for ScalarThen<F> {
+    type Value = Scalar;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Scalar, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<F: FnOnce(Scalar) -> Result<Scalar, String>> Visitor<'_> for ScalarThen<F> {
+    type Value = Scalar;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number, a string, true or false")
+    }
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Scalar, E> {
+        (self.0)(Scalar(text.to_owned())).map_err(E::custom)
+    }
+    fn visit_bool<E: de::Error>(self, v: bool) -> Result<Scalar, E> {
+        (self.0)(Scalar(v.to_string())).map_err(E::custom)
+    }
+    fn visit_i64<E: de::Error>(self, v: i64) -> Result<Scalar, E> {
+        (self.0)(Scalar(v.to_string())).map_err(E::custom)
+    }
+    fn visit_u64<E: de::Error>(self, v: u64) -> Result<Scalar, E> {
+        (self.0)(Scalar(v.to_string())).map_err(E::custom)
+    }
+    fn visit_f64<E: de::Error>(self, v: f64) -> Result<Scalar, E> {
+        (self.0)(Scalar(v.to_string())).map_err(E::custom)
     }
 }
 

@@ -72,6 +72,36 @@ fn a_misspelt_key_is_exit_2_with_its_line_and_the_nearest_one() {
 }
 
 #[test]
+fn facts_that_no_step_reads_are_exit_2_before_anything_runs() {
+    for (from, to, says) in [
+        ("elements: 1048576", "elemnts: 1048576", "decay.yaml:5: facts.shapes: unknown field `elemnts`"),
+        (
+            "elements: 1048576",
+            "elements: 0",
+            "decay.yaml:5: `facts.shapes.elements` is 0; 1 or more is needed",
+        ),
+        (
+            "operator: elementwise",
+            "operator: stencil",
+            "decay.yaml:4: facts.operator: unknown variant `stencil`",
+        ),
+        ("y: f32", "y: f33", "decay.yaml:6: `y`: unknown variant `f33`"),
+        ("operator: elementwise", "sheet: none.yaml", "decay.yaml:4: the fact sheet none.yaml: "),
+    ] {
+        let text = YAML.replace(from, to).replace("'sed", "'touch built; sed");
+        assert!(text.contains(to) && text.contains("touch built"));
+        let dir = folder(&text);
+        let device = ["--device", "model:sm_100a"];
+        for args in [["target", "check", "decay.yaml"], ["tune", "--target", "decay.yaml"]] {
+            let (code, out, err) = kbt(dir.path(), &[&args[..], &device[..]].concat());
+            assert_eq!(code, Some(2), "{to}: {out}{err}");
+            assert!(err.contains(says), "{to}: {err}");
+            assert!(!dir.path().join("built").exists(), "{to}: the build ran");
+        }
+    }
+}
+
+#[test]
 fn a_check_where_the_command_refuses_is_exit_3_and_tells_the_build_its_target() {
     let dir = folder(YAML);
     let args = ["target", "check", "decay.yaml", "--device", "model:sm_120a", "--format", "json"];

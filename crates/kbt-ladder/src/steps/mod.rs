@@ -88,8 +88,8 @@ pub struct AttentionTuner<'a> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TunerError {
-    /// The embedded target file.
-    #[error("the built-in target: {0}")]
+    /// The target file, or the run that began with it.
+    #[error("{0}")]
     Target(String),
 }
 
@@ -104,7 +104,9 @@ impl<'a> AttentionTuner<'a> {
         progress: &'a mut dyn FnMut(&str),
     ) -> Result<Self, TunerError> {
         let target = kbt_target::embedded_target("attention")
-            .ok_or_else(|| TunerError::Target("targets/attention.yaml is not embedded".into()))?
+            .ok_or_else(|| {
+                TunerError::Target("the built-in target: targets/attention.yaml is not embedded".into())
+            })?
             .map_err(|e| TunerError::Target(e.to_string()))?;
         let run = std::path::absolute(run).map_err(|e| TunerError::Target(e.to_string()))?;
         Ok(Self { mode, backend, target, run, tools, quick, progress })

@@ -15,6 +15,7 @@ mod notes;
 mod rates;
 mod same;
 mod schedule;
+mod sheet;
 mod tensors;
 mod timing;
 mod trace;
@@ -22,6 +23,7 @@ mod triage;
 mod validate;
 
 pub use check::AgainstReference;
+pub use sheet::{FactsError, check_facts};
 
 use crate::ladder::Progress;
 // The copy of the target file that a run keeps, so that a resumed run is of the same target.

@@ -111,7 +111,7 @@ fn refused(reason: String) -> StepFailure {
 }
 
 /// The reader of a format, by the names that options take.
-fn input_named(name: &str) -> Option<Input> {
+pub(super) fn input_named(name: &str) -> Option<Input> {
     Input::ALL.into_iter().find(|i| i.as_str() == name || (i.as_str() == "fa4-fp4" && name == "fa4"))
 }
 

@@ -3,6 +3,7 @@
 use crate::output::{Failure, Format, Outcome, emit, print};
 use kbt_device::DeviceChoice;
 use kbt_ladder::Backend;
+use kbt_ladder::target::check_facts;
 use kbt_target::check::{FindingState, check};
 use kbt_target::{ProcessLauncher, TEMPLATE, Target};
 use std::io::Write;
@@ -58,6 +59,7 @@ fn new(path: &Path) -> Outcome {
 
 fn check_file(path: &Path, device: &DeviceChoice, format: Format) -> Outcome {
     let target = Target::find(path)?;
+    check_facts(&target)?;
     let arch = Backend::resolve(device)?.arch().to_string();
     let scratch = std::env::temp_dir().join(format!("kbt-target-check-{}", std::process::id()));
     std::fs::create_dir_all(&scratch).map_err(|e| Failure::input(format!("{}: {e}", scratch.display())))?;

@@ -5,7 +5,7 @@ use kbt_device::DeviceChoice;
 use kbt_kernels::attention::PvMode;
 use kbt_ladder::recording::PROFILE_FILE;
 use kbt_ladder::steps::AttentionTuner;
-use kbt_ladder::target::TargetTuner;
+use kbt_ladder::target::{TargetTuner, check_facts};
 use kbt_ladder::{Backend, Ladder, Origin, RunDir, RunSpec, Summary, new_run_path};
 use kbt_target::Target;
 use kbt_toolchain::Toolchain;
@@ -57,6 +57,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let target = args.target.as_deref().map(Target::find).transpose()?;
+    if let Some(target) = &target {
+        check_facts(target)?;
+    }
     let backend = Backend::resolve(&args.device)?;
     let spec = RunSpec {
         schema: "kbt.run/1".into(),
