@@ -6,11 +6,17 @@
 //! stays true, only lower.
 
 use crate::Listing;
-use crate::{Analysis, Instruction, Interval, metrics::provenance};
+use crate::graph::has_slow_path;
+use crate::{Analysis, Instruction, Interval, Ways, metrics::provenance};
 use kbt_device::{DeviceProfile, Pipe, RateRow};
 use kbt_evidence::Provenance;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
 
 /// Lanes a clock of a whole SM's issue ports: four schedulers, one warp instruction of 32 lanes each.
 const ISSUE_LANES_PER_CLK_SM: f64 = 128.0;
@@ -40,6 +46,9 @@ pub struct Bound {
     /// Scheduled over lower bound, less one: what a perfect order of the same instructions could gain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headroom_percent: Option<f64>,
+    /// Instructions that need not execute for a result, such as slow paths: the bound leaves them out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out_instructions: u64,
     /// Instructions that the profile has no rate for, by full mnemonic.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub without_rate: BTreeMap<String, u64>,
@@ -56,53 +65,148 @@ pub fn bound(
     warps_per_scheduler: u32,
     listing: &Listing,
 ) -> Bound {
-    let warps = f64::from(warps_per_scheduler.max(1));
-    let mut pipes: BTreeMap<Pipe, f64> = BTreeMap::new();
-    let mut without_rate: BTreeMap<String, u64> = BTreeMap::new();
-    let mut inputs: BTreeMap<&str, &Provenance> = BTreeMap::new();
-    let mut stalls = Some(0.0);
-    for index in part.indices() {
-        let (Some(insn), Some(class)) =
-            (analysis.function.instructions.get(index), analysis.pipes.get(index))
-        else {
-            continue;
+    Sums::of(analysis, part, profile).bound(profile, warps_per_scheduler, listing)
+}
+
+/// Bounds a whole function that has no loop to look at, and gives the part that the bound is of: for each resource the
+/// cheapest way from the entry to an exit that writes a result. What only some values need is no part of that.
+#[must_use]
+pub fn bound_of_function(
+    analysis: &Analysis<'_>,
+    profile: &DeviceProfile,
+    warps_per_scheduler: u32,
+    listing: &Listing,
+) -> (Bound, Interval) {
+    let ways = Ways::new(&analysis.graph, analysis.function);
+    cheapest(analysis, &ways, analysis.whole(), profile, warps_per_scheduler, listing)
+}
+
+/// Bounds a loop of [`Analysis::loops`], and gives the part that the bound is of: the whole body, or the cheapest trip
+/// where the body holds a slow path of CUDA's math library.
+#[must_use]
+pub fn bound_of_loop(
+    analysis: &Analysis<'_>,
+    index: usize,
+    profile: &DeviceProfile,
+    warps_per_scheduler: u32,
+    listing: &Listing,
+) -> (Bound, Interval) {
+    let l = &analysis.loops[index];
+    if !has_slow_path(analysis.function, &analysis.loops, index) {
+        return (bound(analysis, &l.body, profile, warps_per_scheduler, listing), l.body.clone());
+    }
+    let ways = Ways::of_loop(&analysis.graph, analysis.function, l);
+    cheapest(analysis, &ways, l.body.clone(), profile, warps_per_scheduler, listing)
+}
+
+/// The bound over the cheapest ways, and the way of the resource that binds.
+fn cheapest(
+    analysis: &Analysis<'_>,
+    ways: &Ways<'_>,
+    whole: Interval,
+    profile: &DeviceProfile,
+    warps_per_scheduler: u32,
+    listing: &Listing,
+) -> (Bound, Interval) {
+    let Some((_, fewest)) = ways.cheapest(|_| 1.0) else {
+        return (bound(analysis, &whole, profile, warps_per_scheduler, listing), whole);
+    };
+    let mut sums = Sums::of(analysis, &fewest, profile);
+    let mut parts: BTreeMap<Pipe, Interval> = BTreeMap::new();
+    for (pipe, cycles) in &mut sums.pipes {
+        let of = |i: usize| match taken(analysis, profile, i) {
+            Some((_, p, cycles)) if p == *pipe => cycles,
+            Some((_, Pipe::FmaHeavy, cycles)) if *pipe == Pipe::Fma => cycles / 2.0,
+            _ => 0.0,
         };
-        stalls = stalls.zip(insn.control).map(|(sum, c)| sum + f64::from(c.stall));
-        let Some(pipe) = class.pipe else { continue };
-        match rate_of(profile, insn, pipe) {
-            Some((row, lanes)) => {
-                // 32 lanes a warp instruction, a quarter of the SM's rate a scheduler.
-                *pipes.entry(pipe).or_default() += warps * ISSUE_LANES_PER_CLK_SM / lanes;
-                inputs.insert(&row.instruction, &row.provenance);
-            }
-            None => *without_rate.entry(insn.opcode().to_owned()).or_default() += 1,
+        if let Some((least, part)) = ways.cheapest(of) {
+            *cycles = least;
+            parts.insert(*pipe, part);
         }
     }
-    // Work on the heavy half of FMA takes half of the whole pipe's slots.
-    if let Some(heavy) = pipes.get(&Pipe::FmaHeavy).copied() {
-        *pipes.entry(Pipe::Fma).or_default() += heavy / 2.0;
+    if sums.stalls.is_some() {
+        let stall = |i: usize| analysis.function.instructions[i].control.map_or(0.0, |c| f64::from(c.stall));
+        sums.stalls = ways.cheapest(stall).map(|(least, _)| least);
     }
-    let issue_cycles = warps * part.len() as f64;
-    let busiest = pipes.iter().max_by(|a, b| a.1.total_cmp(b.1)).filter(|(_, c)| **c > issue_cycles);
-    let (busiest, lower_bound_cycles) =
-        busiest.map_or(("issue", issue_cycles), |(pipe, cycles)| (pipe.as_str(), *cycles));
-    let scheduled_cycles = stalls.map(|s| s.max(lower_bound_cycles));
-    let counts = provenance(listing);
-    let inputs = inputs.into_iter().chain(std::iter::once(("instruction counts", &counts)));
-    Bound {
-        profile: profile.name.clone(),
-        warps_per_scheduler,
-        issue_cycles,
-        pipe_cycles: pipes.iter().map(|(pipe, cycles)| (pipe.as_str().to_owned(), *cycles)).collect(),
-        busiest: busiest.to_owned(),
-        lower_bound_cycles,
-        stall_cycles: stalls,
-        scheduled_cycles,
-        headroom_percent: scheduled_cycles
-            .filter(|_| lower_bound_cycles > 0.0)
-            .map(|s| 100.0 * (s / lower_bound_cycles - 1.0)),
-        without_rate,
-        provenance: Provenance::computed("counts over rates, the longest of issue and pipes", inputs),
+    let mut bound = sums.bound(profile, warps_per_scheduler, listing);
+    let part = parts.into_iter().find(|(p, _)| p.as_str() == bound.busiest).map_or(fewest, |(_, part)| part);
+    bound.left_out_instructions = whole.len().saturating_sub(part.len()) as u64;
+    (bound, part)
+}
+
+/// What one warp takes of each resource.
+#[derive(Default)]
+struct Sums<'p> {
+    slots: usize,
+    pipes: BTreeMap<Pipe, f64>,
+    stalls: Option<f64>,
+    without_rate: BTreeMap<String, u64>,
+    inputs: BTreeMap<&'p str, &'p Provenance>,
+}
+
+/// The rate that an instruction is taken by, its pipe, and the cycles of it that one warp of each scheduler takes.
+fn taken<'p>(
+    analysis: &Analysis<'_>,
+    profile: &'p DeviceProfile,
+    index: usize,
+) -> Option<(&'p RateRow, Pipe, f64)> {
+    let pipe = analysis.pipes.get(index)?.pipe?;
+    let (row, lanes) = rate_of(profile, analysis.function.instructions.get(index)?, pipe)?;
+    // 32 lanes a warp instruction, a quarter of the SM's rate a scheduler.
+    Some((row, pipe, ISSUE_LANES_PER_CLK_SM / lanes))
+}
+
+impl<'p> Sums<'p> {
+    fn of(analysis: &Analysis<'_>, part: &Interval, profile: &'p DeviceProfile) -> Self {
+        let mut sums = Self { slots: part.len(), stalls: Some(0.0), ..Self::default() };
+        for index in part.indices() {
+            let Some(insn) = analysis.function.instructions.get(index) else { continue };
+            sums.stalls = sums.stalls.zip(insn.control).map(|(sum, c)| sum + f64::from(c.stall));
+            match taken(analysis, profile, index) {
+                Some((row, pipe, cycles)) => {
+                    *sums.pipes.entry(pipe).or_default() += cycles;
+                    sums.inputs.insert(&row.instruction, &row.provenance);
+                }
+                None if analysis.pipes.get(index).is_some_and(|c| c.pipe.is_some()) => {
+                    *sums.without_rate.entry(insn.opcode().to_owned()).or_default() += 1;
+                }
+                None => {}
+            }
+        }
+        // Work on the heavy half of FMA takes half of the whole pipe's slots.
+        if let Some(heavy) = sums.pipes.get(&Pipe::FmaHeavy).copied() {
+            *sums.pipes.entry(Pipe::Fma).or_default() += heavy / 2.0;
+        }
+        sums
+    }
+
+    /// The bound of so many warps of a scheduler.
+    fn bound(self, profile: &DeviceProfile, warps_per_scheduler: u32, listing: &Listing) -> Bound {
+        let warps = f64::from(warps_per_scheduler.max(1));
+        let pipes: BTreeMap<Pipe, f64> = self.pipes.iter().map(|(p, cycles)| (*p, cycles * warps)).collect();
+        let issue_cycles = warps * self.slots as f64;
+        let busiest = pipes.iter().max_by(|a, b| a.1.total_cmp(b.1)).filter(|(_, c)| **c > issue_cycles);
+        let (busiest, lower_bound_cycles) =
+            busiest.map_or(("issue", issue_cycles), |(pipe, cycles)| (pipe.as_str(), *cycles));
+        let scheduled_cycles = self.stalls.map(|s| s.max(lower_bound_cycles));
+        let counts = provenance(listing);
+        let inputs = self.inputs.into_iter().chain(std::iter::once(("instruction counts", &counts)));
+        Bound {
+            profile: profile.name.clone(),
+            warps_per_scheduler,
+            issue_cycles,
+            pipe_cycles: pipes.iter().map(|(pipe, cycles)| (pipe.as_str().to_owned(), *cycles)).collect(),
+            busiest: busiest.to_owned(),
+            lower_bound_cycles,
+            stall_cycles: self.stalls,
+            scheduled_cycles,
+            headroom_percent: scheduled_cycles
+                .filter(|_| lower_bound_cycles > 0.0)
+                .map(|s| 100.0 * (s / lower_bound_cycles - 1.0)),
+            left_out_instructions: 0,
+            without_rate: self.without_rate,
+            provenance: Provenance::computed("counts over rates, the longest of issue and pipes", inputs),
+        }
     }
 }
 

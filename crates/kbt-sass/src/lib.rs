@@ -21,12 +21,12 @@ mod ptx;
 mod read;
 pub mod regs;
 
-pub use bound::{Bound, bound, rate_of};
+pub use bound::{Bound, bound, bound_of_function, bound_of_loop, rate_of};
 pub use control::Control;
 pub use diff::{AlignedLine, CAVEAT, DiffKind, FunctionDiff, diff};
 pub use diff_listings::{DiffOutcome, diff_listings};
 pub use gate::{GateFinding, GateReport, GateRule, Tolerance, gate};
-pub use graph::{Block, Graph, Interval, Loop, LoopKind, Role};
+pub use graph::{Block, Graph, Interval, Loop, LoopKind, Role, Ways};
 pub use instruction::{Guard, Instruction, Live, Operands, SourceLine};
 pub use lint::{Finding, LintOutcome, LintRule, PtxLint, UnknownRule, lint, lint_ptx, lint_remark};
 pub use listing::{Function, Listing, Problem, ProblemKind, Resources};

@@ -136,3 +136,58 @@ fn a_function_that_is_not_there_is_refused_with_those_that_are() {
         assert!(error.contains("softmax_chunked"), "{error}");
     }
 }
+
+/// A loop of so many elements a trip, each an exponential and a store of four bytes; the compiler adds what it likes.
+fn unrolled(elements: usize, more: &[&str]) -> Listing {
+    let mut lines = vec!["NOP".to_owned()];
+    lines.extend((0..elements).map(|n| format!("MUFU.EX2 R{n}, R{n}")));
+    lines.extend((0..elements).map(|n| format!("STG.E desc[UR4][R8.64+{n}], R{n}")));
+    lines.extend(more.iter().map(|l| (*l).to_owned()));
+    lines.extend(["@P0 BRA 0x10".to_owned(), "EXIT".to_owned()]);
+    listing_of(&lines)
+}
+
+fn listing_of(lines: &[String]) -> Listing {
+    let mut text = "\t.target\tsm_90a\n\t.section\t.text.f,\"ax\",@progbits\n".to_owned();
+    for (n, line) in lines.iter().enumerate() {
+        text += &format!("/*{:04x}*/ {line} ;\n", n * 16);
+    }
+    parse(text.as_bytes()).unwrap()
+}
+
+#[test]
+fn builds_that_unroll_differently_are_held_against_each_other_by_what_a_trip_does() {
+    let straight = listing_of(&["MUFU.EX2 R0, R0", "STG.E desc[UR4][R8.64], R0", "EXIT"].map(str::to_owned));
+    for (other, trips, told) in [
+        (unrolled(4, &["MOV R20, R21"]), Some(1.0), None),
+        (unrolled(1, &[]), Some(4.0), Some("4 trips of `at -O1` do what one of `as built` does")),
+        (
+            unrolled(2, &["MUFU.RCP R20, R21"]),
+            None,
+            Some(
+                "not compared trip by trip, since how they unroll their loop is not known: a trip of the one and of \
+                  the other: bytes stored 16 against 8, transcendental instructions 4 against 3",
+            ),
+        ),
+        (straight, None, Some("the first has a loop and this one has none")),
+    ] {
+        let mut builder = ScheduleBuilder::new("f", None, [Unit::mufu(), Unit::f2fp()], None, 1);
+        for (name, kind, listing) in [
+            ("as built", VariantKind::SourceOrder, &unrolled(4, &[])),
+            ("at -O1", VariantKind::OptLevel, &other),
+        ] {
+            let input =
+                VariantInput { name, kind, built_by: "ptxas", listing, function: None, remarks: Vec::new() };
+            builder.add(input).unwrap();
+        }
+        let outcome = builder.finish();
+        assert_eq!(outcome.variants[0].trips, Some(1.0));
+        assert_eq!(outcome.variants[1].trips, trips, "{:?}", outcome.problems);
+        let said = outcome.problems.iter().find(|p| p.contains("`as built` and `at -O1`"));
+        assert_eq!(said.is_some(), told.is_some(), "{:?}", outcome.problems);
+        assert!(told.is_none_or(|t| said.unwrap().contains(t)), "{said:?}");
+        let json = serde_json::to_value(&outcome).unwrap();
+        assert_eq!(uncovered_numbers(&json), Vec::<String>::new());
+        assert_eq!(serde_json::from_value::<ScheduleOutcome>(json).unwrap(), outcome);
+    }
+}

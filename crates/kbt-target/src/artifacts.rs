@@ -114,6 +114,25 @@ pub fn find(target: &Target, dumps: &[&Path], before: &Snapshot) -> Vec<Artifact
     found
 }
 
+/// Why a file is not of its kind, judged by its first bytes; `None` where it may be.
+#[must_use]
+pub fn not_of_its_kind(artifact: &Artifact) -> Option<String> {
+    let bytes = match std::fs::read(&artifact.path) {
+        Ok(bytes) => bytes,
+        Err(e) => return Some(e.to_string()),
+    };
+    let holds = |word: &[u8]| bytes.windows(word.len()).any(|w| w == word);
+    match artifact.kind {
+        ArtifactKind::Ptx if !(holds(b".version") && holds(b".target")) => {
+            Some("it is no PTX: it has no `.version` and `.target`".to_owned())
+        }
+        ArtifactKind::Cubin if !bytes.starts_with(b"\x7fELF") => {
+            Some("it is no cubin: no ELF file".to_owned())
+        }
+        _ => None,
+    }
+}
+
 /// What the file names but is not there.
 #[must_use]
 pub fn missing(target: &Target) -> Vec<PathBuf> {

@@ -20,6 +20,8 @@ pub enum FindingState {
     Failed,
     /// The command refused to run here, which says nothing of the file.
     Refused,
+    /// It was not tried, since what comes before it failed.
+    NotTried,
 }
 
 impl FindingState {
@@ -82,6 +84,7 @@ impl fmt::Display for CheckReport {
                 FindingState::Ok => "ok",
                 FindingState::Failed => "FAILED",
                 FindingState::Refused => "refused",
+                FindingState::NotTried => "not run",
             };
             writeln!(f, "  {mark:<7}  {:<13} {}", finding.what, finding.found)?;
         }
@@ -108,7 +111,9 @@ pub fn measured(command: &str, report: &Report) -> Provenance {
     }
 }
 
-/// Runs each command of a target once, at its default setting, in the empty folder `scratch`.
+/// Runs each command of a target once, at its default setting, in the empty folder `scratch`. After a build that failed
+/// nothing is launched: what would run is another build's. `facts_lack` says what the triage misses in the file's facts,
+/// where it misses something.
 ///
 /// # Errors
 /// Only where `scratch` cannot be written; whatever the target does is a finding.
@@ -116,6 +121,7 @@ pub fn check(
     target: &Target,
     launcher: &ProcessLauncher<'_>,
     scratch: &Path,
+    facts_lack: Option<&str>,
 ) -> std::io::Result<CheckReport> {
     let mut findings = Vec::new();
     let before = Snapshot::of(target);
@@ -128,18 +134,53 @@ pub fn check(
     if let Some(launch) = &built {
         findings.push(of_launch("build", launch, "built"));
     }
+    let (run, traced) = if built.as_ref().is_none_or(Launch::is_ok) {
+        let (run, traced, more) = launched(target, launcher, scratch, &inputs, &dump);
+        findings.extend(more);
+        (Some(run), traced)
+    } else {
+        findings.extend(not_tried(target));
+        (None, Vec::new())
+    };
+    let found = artifacts::find(target, &[&build_dump, &dump], &before);
+    findings.extend(of_artifacts(target, &found));
+    let real: Vec<_> = found.iter().filter(|a| artifacts::not_of_its_kind(a).is_none()).collect();
+    let has = |kind| real.iter().any(|a| a.kind == kind);
+    let stale = !real.is_empty() && real.iter().all(|a| a.stale.is_some());
+    let steps = abilities(
+        target,
+        run.as_ref(),
+        &Code {
+            ptx: has(ArtifactKind::Ptx),
+            code: has(ArtifactKind::Cubin) || has(ArtifactKind::Sass),
+            stale,
+        },
+        &traced,
+        facts_lack,
+    );
+    Ok(CheckReport { target: target.name.clone(), findings, steps })
+}
+
+/// The launches of a target whose build is there: the run, a run for each level of its trace, the reference.
+fn launched(
+    target: &Target,
+    launcher: &ProcessLauncher<'_>,
+    scratch: &Path,
+    inputs: &Path,
+    dump: &Path,
+) -> (Launch, Vec<(&'static str, bool)>, Vec<Finding>) {
     let run = launcher.launch(&LaunchRequest {
-        inputs: Some(inputs.clone()),
+        inputs: Some(inputs.to_owned()),
         out: (!target.outputs.is_empty()).then(|| scratch.join("out.safetensors")),
-        dump: Some(dump.clone()),
+        dump: Some(dump.to_owned()),
         ..LaunchRequest::timed(target.default_setting())
     });
-    findings.push(of_run(target, &run));
+    let mut findings = vec![of_run(target, &run)];
     let mut traced = Vec::new();
     for level in target.trace.iter().flat_map(|t| t.levels.keys()) {
         let launch = launcher.launch(&LaunchRequest {
             setting: target.default_setting(),
-            inputs: Some(inputs.clone()),
+            inputs: Some(inputs.to_owned()),
             trace: Some((*level, scratch.join(format!("{}.trace", level.as_str())))),
             ..LaunchRequest::default()
         });
@@ -148,28 +189,24 @@ pub fn check(
         findings.push(finding);
     }
     let right =
-        run.is_ok().then(|| launcher.reference(&inputs, &scratch.join("reference.safetensors"))).flatten();
-    if let Some(launch) = &right {
-        findings.push(of_launch("reference", launch, "computed"));
-    }
-    let found = artifacts::find(target, &[&build_dump, &dump], &before);
-    findings.extend(of_artifacts(target, &found));
-    if let Some(sheet) = &target.facts.sheet {
-        let path = target.path(sheet);
-        let there = path.is_file();
-        let found = format!("{}: {}", path.display(), if there { "found" } else { "not there" });
-        let state = FindingState::of(there);
-        findings.push(Finding { what: "fact sheet".into(), state, found, figures: Vec::new() });
-    }
-    let has = |kind| found.iter().any(|a| a.kind == kind);
-    let steps = abilities(
-        target,
-        &run,
-        has(ArtifactKind::Ptx),
-        has(ArtifactKind::Cubin) || has(ArtifactKind::Sass),
-        &traced,
-    );
-    Ok(CheckReport { target: target.name.clone(), findings, steps })
+        run.is_ok().then(|| launcher.reference(inputs, &scratch.join("reference.safetensors"))).flatten();
+    findings.extend(right.map(|launch| of_launch("reference", &launch, "computed")));
+    (run, traced, findings)
+}
+
+/// What is not launched after a build that failed.
+fn not_tried(target: &Target) -> Vec<Finding> {
+    let levels = target.trace.iter().flat_map(|t| t.levels.keys()).map(|l| format!("trace {}", l.as_str()));
+    let reference = target.reference.iter().map(|_| "reference".to_owned());
+    let skipped = std::iter::once("run".to_owned()).chain(levels).chain(reference);
+    skipped
+        .map(|what| Finding {
+            what,
+            state: FindingState::NotTried,
+            found: "the build failed, so what would run is not this build's".into(),
+            figures: Vec::new(),
+        })
+        .collect()
 }
 
 fn of_launch(what: &str, launch: &Launch, done: &str) -> Finding {
@@ -183,8 +220,11 @@ fn of_launch(what: &str, launch: &Launch, done: &str) -> Finding {
 
 /// How a run failed, with the last line it wrote about that.
 fn with_stderr(launch: &Launch) -> String {
-    let last = launch.stderr_tail.lines().rev().find(|l| !l.trim().is_empty());
-    match last {
+    let last_of = |tail: &str| tail.lines().rev().find(|l| !l.trim().is_empty()).map(str::to_owned);
+    if let (Status::NoTime { .. }, Some(line)) = (&launch.status, last_of(&launch.stdout_tail)) {
+        return format!("{}; the last line that it printed: {}", launch.status, line.trim());
+    }
+    match last_of(&launch.stderr_tail) {
         Some(line) => format!("{}; its last words: {}", launch.status, line.trim()),
         None => launch.status.to_string(),
     }
@@ -215,9 +255,11 @@ fn of_artifacts(target: &Target, found: &[artifacts::Artifact]) -> Vec<Finding> 
     };
     let mut findings = Vec::new();
     for artifact in found {
-        let stale = artifact.stale.as_ref().map(|why| format!(", STALE: {why}")).unwrap_or_default();
-        let said = format!("{} {}{stale}", artifact.kind, artifact.path.display());
-        findings.push(finding(artifact.stale.is_none(), said));
+        let wrong = artifact.stale.as_ref().map(|why| format!(", STALE: {why}"));
+        let wrong = wrong.or_else(|| artifacts::not_of_its_kind(artifact).map(|why| format!(", {why}")));
+        let said =
+            format!("{} {}{}", artifact.kind, artifact.path.display(), wrong.as_deref().unwrap_or_default());
+        findings.push(finding(wrong.is_none(), said));
     }
     for path in artifacts::missing(target) {
         findings.push(finding(false, format!("{} is not there after the build", path.display())));
@@ -225,67 +267,85 @@ fn of_artifacts(target: &Target, found: &[artifacts::Artifact]) -> Vec<Finding> 
     findings
 }
 
-fn abilities(target: &Target, run: &Launch, ptx: bool, code: bool, traced: &[(&str, bool)]) -> Vec<Ability> {
-    let timed = run.is_ok();
-    let facts = &target.facts;
-    let has_facts = facts.sheet.is_some() || (facts.formula.is_some() && !facts.shapes.is_empty());
+/// The machine code that is there.
+struct Code {
+    ptx: bool,
+    /// Cubins or listings.
+    code: bool,
+    /// Whether all of it may be another build's.
+    stale: bool,
+}
+
+fn abilities(
+    target: &Target,
+    run: Option<&Launch>,
+    code: &Code,
+    traced: &[(&str, bool)],
+    facts_lack: Option<&str>,
+) -> Vec<Ability> {
+    let timed = run.is_some_and(Launch::is_ok);
     let coarse = traced.iter().any(|(level, ok)| *level == "coarse" && *ok);
     let varied = target.knobs.iter().filter(|k| k.values.len() > 1).count();
-    let any_code = ptx || code;
     let answer = |step, ready: bool, yes: &str, no: &str| {
-        let why = match (&run.status, ready) {
+        let why = match (run.map(|r| &r.status), ready) {
             (_, true) => yes.to_owned(),
-            (Status::Refused { reason }, false) => format!("the run was refused here: {reason}"),
+            (Some(Status::Refused { reason }), false) => format!("the run was refused here: {reason}"),
+            (None, false) => format!("not tried, since the build failed; {no}"),
             (_, false) => no.to_owned(),
         };
         Ability { step, ready, why }
     };
+    // What the file itself does not give, no run would.
+    let lacks = |step, no: &str| Ability { step, ready: false, why: no.to_owned() };
+    let of_code = |step, there: bool, yes: &str, no: &str| {
+        let stale = if code.stale { ", which is STALE: what it says decides nothing" } else { "" };
+        answer(step, there, &format!("{yes}{stale}"), no)
+    };
+    let any_code = code.ptx || code.code;
+    let no_trace = "needs a `trace:` with a level `coarse` whose run writes KBT_TRACE_OUT";
+    let no_outputs = "needs `outputs:` and a run that writes them to KBT_OUT";
+    let no_sweep = "needs `knobs:` with more than one value and a run that prints its time";
     vec![
-        answer(
-            Step::Triage,
-            has_facts && timed,
-            "facts and a time",
-            "needs `facts` (or a fact sheet) and a run that prints its time",
-        ),
-        answer(
+        match facts_lack {
+            // Whatever the run gives, facts that lack something are the file's own matter.
+            Some(lack) => Ability { step: Step::Triage, ready: false, why: format!("its facts lack {lack}") },
+            None => answer(
+                Step::Triage,
+                timed,
+                "facts and a time",
+                "needs a run that prints its time; without one there is an initial call and no diagnosis",
+            ),
+        },
+        of_code(
             Step::Rates,
             any_code,
             "for the instructions in its machine code",
             "needs PTX or a cubin: name them under build.artifacts, or let the build or the run write them to KBT_DUMP",
         ),
-        answer(
-            Step::Trace,
-            coarse,
-            "a coarse trace",
-            "needs a `trace:` with a level `coarse` whose run writes KBT_TRACE_OUT",
-        ),
-        answer(Step::Schedule, any_code, "from its machine code", "needs PTX, a cubin or a listing"),
-        answer(
+        match &target.trace {
+            Some(_) => answer(Step::Trace, coarse, "a coarse trace", no_trace),
+            None => lacks(Step::Trace, no_trace),
+        },
+        of_code(Step::Schedule, any_code, "from its machine code", "needs PTX, a cubin or a listing"),
+        of_code(
             Step::Algebra,
-            ptx,
+            code.ptx,
             "lifted from its PTX",
             "needs PTX: name it under build.artifacts or write it to KBT_DUMP",
         ),
-        match (timed, &target.handoff, varied) {
-            (true, Some(_), 1..) => answer(Step::Handoff, true, "a sweep within the handoff's contract", ""),
-            (true, None, 1..) => answer(
+        match (&target.handoff, varied) {
+            (_, 0) => lacks(Step::Handoff, no_sweep),
+            (Some(_), _) => answer(Step::Handoff, timed, "a sweep within the handoff's contract", no_sweep),
+            (None, _) => answer(
                 Step::Handoff,
-                true,
+                timed,
                 "a sweep of its knobs; no `handoff:`, so no contract is checked",
-                "",
-            ),
-            _ => answer(
-                Step::Handoff,
-                false,
-                "",
-                "needs `knobs:` with more than one value and a run that prints its time",
+                no_sweep,
             ),
         },
-        answer(
-            Step::Validate,
-            timed && !target.outputs.is_empty(),
-            "its saved outputs",
-            "needs `outputs:` and a run that writes them to KBT_OUT",
-        ),
+        match target.outputs.is_empty() {
+            true => lacks(Step::Validate, no_outputs),
+            false => answer(Step::Validate, timed, "its saved outputs", no_outputs),
+        },
     ]
 }

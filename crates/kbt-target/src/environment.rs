@@ -16,6 +16,7 @@ pub const MINIMUM: &[&str] =
 /// The variables that kbt sets for each run.
 pub const RESERVED: &[&str] = &[
     "KBT_ARCH",
+    "KBT_COMPUTE_ARCH",
     "KBT_INPUT_SET",
     "KBT_INPUTS",
     "KBT_OUT",
@@ -24,6 +25,9 @@ pub const RESERVED: &[&str] = &[
     "KBT_TRACE_OUT",
     "KBT_TURN",
 ];
+
+/// The names that stand in braces in the build's command for what kbt puts there.
+pub(crate) const IN_BUILD: &[&str] = &["KBT_ARCH", "KBT_COMPUTE_ARCH", "KBT_DUMP"];
 
 /// Where compilers that run inside a process keep what they compiled. Some of them name an entry by its source
 /// alone and not by the variables that shaped it, so that a setting could be served another setting's kernel.
@@ -93,9 +97,10 @@ impl ProcessLauncher<'_> {
         command
     }
 
-    /// The build's command with `{KBT_ARCH}` and `{KBT_DUMP}` in place, where they are known.
+    /// The build's command with `{KBT_ARCH}`, `{KBT_COMPUTE_ARCH}` and `{KBT_DUMP}` in place, where they are known.
     pub(crate) fn in_place(&self, command: &[String], dump: Option<&Path>) -> Vec<String> {
-        let known = [("{KBT_ARCH}", self.arch.clone()), ("{KBT_DUMP}", dump.map(absolute))];
+        let [arch, compute, folder] = [self.arch.clone(), self.compute(), dump.map(absolute)];
+        let known = [("{KBT_ARCH}", arch), ("{KBT_COMPUTE_ARCH}", compute), ("{KBT_DUMP}", folder)];
         let put = |argument: &String| {
             known.iter().fold(argument.clone(), |text, (name, value)| match value {
                 Some(value) => text.replace(name, value),
@@ -123,6 +128,12 @@ impl ProcessLauncher<'_> {
         if let Some(arch) = &self.arch {
             env.insert("KBT_ARCH".into(), arch.clone());
         }
+        env.extend(self.compute().map(|compute| ("KBT_COMPUTE_ARCH".into(), compute)));
+    }
+
+    /// The virtual architecture of the compile target, as nvcc has it: `compute_90a` of `sm_90a`.
+    fn compute(&self) -> Option<String> {
+        self.arch.as_ref().map(|arch| format!("compute_{}", arch.strip_prefix("sm_").unwrap_or(arch)))
     }
 }
 

@@ -105,7 +105,7 @@ pub struct Facts {
 #[serde(deny_unknown_fields)]
 pub struct Build {
     /// Program and arguments; never a shell string. `{KBT_ARCH}` in an argument is the compile target, `sm_90a`;
-    /// `{KBT_DUMP}` an empty folder for machine code.
+    /// `{KBT_COMPUTE_ARCH}` its virtual architecture, `compute_90a`; `{KBT_DUMP}` an empty folder for machine code.
     pub command: Vec<String>,
     /// Environment beside the documented minimum.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -123,13 +123,30 @@ fn unreadable(text: &str, error: &serde_yaml::Error) -> (Option<usize>, String) 
             "the file says nothing; `kbt target new FILE.yaml` writes one to start from".to_owned(),
         );
     }
-    let mut problem = with_nearest(&without_location(&error.to_string()));
+    let mut problem = with_nearest(&in_words(&without_location(&error.to_string())));
     let indent = |l: &str| l.len() - l.trim_start().len();
     let tab = |l: &&str| l[..indent(l)].contains('\t');
     if line.and_then(|l| text.lines().nth(l - 1)).filter(tab).is_some() {
         problem += "; the line begins with a tab, and YAML indents by spaces alone";
     }
     (line, problem)
+}
+
+/// The YAML reader's words for what it expected, in those of a target file.
+fn in_words(message: &str) -> String {
+    let Some((head, expected)) = message.rsplit_once("expected ") else { return message.to_owned() };
+    let words = match expected {
+        "f64" => "a number",
+        "u32" | "u64" => "a whole number",
+        "a sequence" => "a list, as in [a, b]",
+        "a map" => "keys with values, as in {key: value}",
+        "struct Target" => "the keys of a target file: `kbt target new FILE.yaml` writes one to start from",
+        other => match other.strip_prefix("struct ") {
+            Some(_) => "keys with values, as in {key: value}",
+            None => other,
+        },
+    };
+    format!("{head}expected {words}")
 }
 
 /// The YAML reader appends the location to its message; it is shown in front instead.
@@ -251,6 +268,22 @@ mod tests {
                 "name: 2N",
                 "k.yaml:6: knob `2N`: a name has letters, digits and `_`, and no leading digit",
             ),
+            (
+                "'{T}'",
+                "'{T}', '{TT}'",
+                "k.yaml:4: run.command has `{TT}` and there is no knob of that name; the nearest is `T`",
+            ),
+            (
+                "'{T}'",
+                "'{T}', 'x={KBT_DUMP}'",
+                "k.yaml:4: nothing is put in place of `{KBT_DUMP}` in run.command: a run finds",
+            ),
+            ("'{T}'", "'{T}', 'f({x}) ${KBT_OUT}'", "accepted"),
+            (
+                "run:",
+                "build:\n  command:\n  - nvcc\n  - -arch={KBT_ACRH}\nrun:",
+                "k.yaml:6: nothing is put in place of `{KBT_ACRH}`; accepted in build.command: `{KBT_ARCH}`, `{KBT_COMPUTE_ARCH}`",
+            ),
             ("run:", "about: |\n  run: knobs\n  values: 3\nrun:", "accepted"),
             (
                 "run:\n  command: [./k, '{T}']",
@@ -273,6 +306,30 @@ mod tests {
             let message = error(&SMALL.replacen(from, to, 1));
             assert!(message.contains(expect), "{message}\nshould contain\n{expect}");
         }
+        for (from, to, expect) in [
+            (
+                "  command: [./k, '{T}']",
+                "  command: ./k",
+                "k.yaml:4: run.command: invalid type: string \"./k\", expected a list, as in [a, b]",
+            ),
+            (
+                "run:\n  command",
+                "limits: {run_s: soon}\nrun:\n  command",
+                "k.yaml:3: limits.run_s: invalid type: string \"soon\", expected a number",
+            ),
+            (
+                "run:\n  command",
+                "inputs: 3\nrun:\n  command",
+                "k.yaml:3: inputs: invalid type: integer `3`, expected keys with values",
+            ),
+        ] {
+            assert!(
+                error(&SMALL.replacen(from, to, 1)).contains(expect),
+                "{}",
+                error(&SMALL.replacen(from, to, 1))
+            );
+        }
+        assert!(error("[a]").contains("`kbt target new FILE.yaml`"), "{}", error("[a]"));
         for nothing in ["", "\n\n", "# run: nothing\n"] {
             assert!(
                 error(nothing).starts_with("k.yaml: the file says nothing; `kbt target new"),

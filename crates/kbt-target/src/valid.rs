@@ -36,6 +36,7 @@ pub(crate) fn check(target: &Target) -> Result<(), Problem> {
     check_commands(target)?;
     check_environments(target)?;
     check_knobs(target)?;
+    check_places(target)?;
     check_expressions(target)?;
     if let Some(trace) = &target.trace {
         if trace.levels.contains_key(&TraceLevel::Off) {
@@ -108,9 +109,57 @@ fn check_commands(target: &Target) -> Result<(), Problem> {
     if let Some(pattern) = &target.kernel
         && let Err(error) = regex::Regex::new(pattern)
     {
-        return problem(&["kernel"], format!("kernel: {error}"));
+        let text = error.to_string();
+        let last = text.lines().last().unwrap_or_default().trim();
+        return problem(&["kernel"], format!("kernel: not a regular expression: {last}"));
     }
     Ok(())
+}
+
+/// Names in braces that nothing is put in place of would go to the program as they stand.
+fn check_places(target: &Target) -> Result<(), Problem> {
+    let arguments = |command: &[String]| -> Vec<(String, String)> {
+        command.iter().enumerate().skip(1).map(|(n, a)| (n.to_string(), a.clone())).collect()
+    };
+    for (n, argument) in target.build.iter().flat_map(|b| arguments(&b.command)) {
+        let of_kbt = braced(&argument).find(|name| name.starts_with("KBT_"));
+        if let Some(name) = of_kbt.filter(|name| !environment::IN_BUILD.contains(name)) {
+            let known = environment::IN_BUILD.iter().map(|n| format!("`{{{n}}}`")).collect::<Vec<_>>();
+            let text = format!(
+                "nothing is put in place of `{{{name}}}`; accepted in build.command: {}",
+                known.join(", ")
+            );
+            return problem(&["build", "command", &n], text);
+        }
+    }
+    for (n, argument) in arguments(&target.run.command) {
+        let path = ["run", "command", n.as_str()];
+        let mut names = braced(&argument).filter(|name| target.knob(name).is_none());
+        // Braces inside an argument may be the program's own; those of kbt's names, or a name alone, are not.
+        let alone = |name: &&str| argument == format!("{{{name}}}");
+        let Some(name) = names.find(|name| name.starts_with("KBT_") || alone(name)) else { continue };
+        let known = nearest(name, target.knobs.iter().map(|k| k.name.as_str()));
+        let text = if environment::RESERVED.contains(&name) {
+            format!(
+                "nothing is put in place of `{{{name}}}` in run.command: a run finds {name} in its environment"
+            )
+        } else if let Some(knob) = known {
+            format!("run.command has `{{{name}}}` and there is no knob of that name; the nearest is `{knob}`")
+        } else {
+            format!("run.command has `{{{name}}}` and there are no knobs")
+        };
+        return problem(&path, text);
+    }
+    Ok(())
+}
+
+/// The names in braces, `{NAME}`, but for a shell's own `${NAME}`.
+fn braced(argument: &str) -> impl Iterator<Item = &str> {
+    argument.match_indices('{').filter(|(at, _)| !argument[..*at].ends_with('$')).filter_map(|(at, _)| {
+        let name = argument[at + 1..].split_once('}')?.0;
+        let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        (plain && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')).then_some(name)
+    })
 }
 
 fn check_environments(target: &Target) -> Result<(), Problem> {

@@ -101,13 +101,14 @@ fn a_setting_has_caches_of_its_own_unless_the_file_says_otherwise() {
 fn the_build_and_the_reference_are_told_what_they_need_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let text = "schema: kbt.target/1\nname: k\nrun: {command: [sh, -c, 'echo arch $KBT_ARCH']}\n\
-                build: {command: [sh, -c, 'env > $KBT_DUMP/env; echo {KBT_ARCH}; ls {KBT_DUMP}'], env: {OWN: 1}}\n\
+                build: {command: [sh, -c, 'env > $KBT_DUMP/env; echo {KBT_ARCH} {KBT_COMPUTE_ARCH}; ls {KBT_DUMP}'], env: {OWN: 1}}\n\
                 reference: {command: [sh, -c, 'cat $KBT_INPUTS/x > $KBT_OUT']}\n";
     let target = Target::from_yaml(text, "k.yaml", folder.path()).unwrap();
     let launcher = ProcessLauncher::new(&target).for_arch("sm_103a");
     let built = launcher.build(Some(folder.path())).unwrap();
-    assert_eq!(built.stdout_tail, "sm_103a\nenv\n", "{}", built.stderr_tail);
+    assert_eq!(built.stdout_tail, "sm_103a compute_103a\nenv\n", "{}", built.stderr_tail);
     let env = std::fs::read_to_string(folder.path().join("env")).unwrap();
+    assert!(env.contains("KBT_COMPUTE_ARCH=compute_103a\n"), "{env}");
     assert!(env.contains("KBT_ARCH=sm_103a\n") && env.contains("OWN=1\n") && !env.contains("CARGO"), "{env}");
     assert_eq!(launcher.launch(&LaunchRequest::default()).stdout_tail, "arch sm_103a\n");
     let out = folder.path().join("right");
@@ -198,11 +199,11 @@ fn a_program_that_is_not_there_and_the_program_kbt() {
 fn a_check_says_what_the_ladder_can_do() {
     let folder = tempfile::tempdir().unwrap();
     let script = "echo kbt-time-us 5; echo kbt-device Fake; [ -z $KBT_OUT ] || echo x > $KBT_OUT\n\
-                  [ -z $KBT_DUMP ] || echo x > $KBT_DUMP/k.ptx; ls $KBT_INPUTS >/dev/null";
+                  [ -z $KBT_DUMP ] || { echo .version 8.8; echo .target sm_90a; } > $KBT_DUMP/k.ptx; ls $KBT_INPUTS >/dev/null";
     let extra = "outputs: [{name: y}]\ntrace: {format: kbt, levels: {coarse: {}}}\nfacts: {formula: y, shapes: {n: 1}}\n";
     let target = target(folder.path(), script, extra);
     let scratch = folder.path().join("scratch");
-    let report = kbt_target::check::check(&target, &ProcessLauncher::new(&target), &scratch).unwrap();
+    let report = kbt_target::check::check(&target, &ProcessLauncher::new(&target), &scratch, None).unwrap();
     let ready: Vec<(&str, bool)> = report.steps.iter().map(|a| (a.step.as_str(), a.ready)).collect();
     assert_eq!(
         ready,
@@ -222,6 +223,59 @@ fn a_check_says_what_the_ladder_can_do() {
         text.contains("FAILED   trace coarse") && text.contains("5.00 us, median of 1 launches (Fake)"),
         "{text}"
     );
+    // What the file does not give, no run would; and what is no PTX serves nobody.
+    let text = "schema: kbt.target/1\nname: k\nrun: {command: [sh, -c, 'echo not here >&2; exit 3']}\n\
+                build: {command: [sh, -c, 'echo nothing > $KBT_DUMP/k.ptx; echo x > $KBT_DUMP/k.cubin']}\n";
+    let target = Target::from_yaml(text, "k.yaml", folder.path()).unwrap();
+    let bare = kbt_target::check::check(&target, &ProcessLauncher::new(&target), &scratch.join("bare"), None);
+    let text = bare.unwrap().to_string();
+    for line in [
+        "it is no PTX: it has no `.version` and `.target`",
+        "it is no cubin: no ELF file",
+        "refused  trace     needs a `trace:`",
+        "refused  handoff   needs `knobs:`",
+        "refused  validate  needs `outputs:`",
+        "refused  triage    the run was refused here: not here",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!(kbt_evidence::audit::uncovered_numbers(&json), Vec::<String>::new());
+}
+
+#[test]
+fn after_a_failed_build_nothing_is_launched_and_the_check_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "schema: kbt.target/1\nname: k\nbuild: {command: [sh, -c, 'echo no such header >&2; exit 1'],\n  \
+                artifacts: {ptx: [old.ptx]}}\nrun: {command: [sh, -c, 'touch launched; echo kbt-time-us 5']}\n\
+                trace: {format: kbt, levels: {coarse: {}}}\nreference: {command: [sh, -c, 'touch launched']}\n\
+                facts: {formula: y}\n";
+    let target = Target::from_yaml(text, "k.yaml", folder.path()).unwrap();
+    std::fs::write(folder.path().join("old.ptx"), "of another build").unwrap();
+    let scratch = folder.path().join("scratch");
+    let report =
+        kbt_target::check::check(&target, &ProcessLauncher::new(&target), &scratch, Some("facts.operator"))
+            .unwrap();
+    assert!(!folder.path().join("launched").exists());
+    assert_eq!(report.state(), FindingState::Failed);
+    let states: Vec<(&str, FindingState)> =
+        report.findings.iter().map(|f| (f.what.as_str(), f.state)).collect();
+    assert_eq!(
+        states,
+        [
+            ("build", FindingState::Failed),
+            ("run", FindingState::NotTried),
+            ("trace coarse", FindingState::NotTried),
+            ("reference", FindingState::NotTried),
+            ("machine code", FindingState::Failed)
+        ]
+    );
+    let text = report.to_string();
+    assert!(
+        text.contains("not run  run           the build failed, so what would run is not this build's"),
+        "{text}"
+    );
+    assert!(text.contains("STALE: the build did not write it"), "{text}");
+    assert!(text.contains("refused  triage    its facts lack facts.operator"), "{text}");
+    assert!(text.contains("not tried, since the build failed"), "{text}");
 }

@@ -23,7 +23,7 @@ mod triage;
 mod validate;
 
 pub use check::AgainstReference;
-pub use sheet::{FactsError, check_facts};
+pub use sheet::{FactsError, check_facts, facts_lack};
 
 use crate::ladder::Progress;
 // The copy of the target file that a run keeps, so that a resumed run is of the same target.

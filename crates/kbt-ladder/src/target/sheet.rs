@@ -3,7 +3,8 @@
 
 use super::tensors::Tensors;
 use super::trace::input_named;
-use kbt_roofline::{Dtype, FactSheet, SheetError};
+use kbt_roofline::outcome::{Fact, Supply};
+use kbt_roofline::{Dtype, FactSheet, SheetError, triage};
 use kbt_target::{Target, TargetError};
 use kbt_trace::Input;
 use serde::Deserialize;
@@ -70,6 +71,33 @@ pub fn check_facts(target: &Target) -> Result<(), FactsError> {
     let tensors = Tensors::of(target).unwrap_or_default();
     inline(target, &tensors, "facts")?;
     Ok(())
+}
+
+/// What the triage misses in facts that are right as far as they go: the keys to add; `None` where it misses nothing but
+/// a time and a device.
+///
+/// # Errors
+/// As [`check_facts`].
+pub fn facts_lack(target: &Target) -> Result<Option<String>, FactsError> {
+    let (sheet, own) = match named(target)? {
+        Some(sheet) => (sheet, true),
+        None => match Tensors::of(target) {
+            Ok(tensors) => (inline(target, &tensors, "facts")?, false),
+            Err(unclear) => return Ok(Some(unclear)),
+        },
+    };
+    let outcome = triage(&sheet, None, &[])?;
+    let word = |supply: &Supply| match supply.fact {
+        Fact::Ceilings | Fact::Timing => None,
+        _ if own => Some(supply.keys.clone()),
+        Fact::Operator => Some("facts.operator".to_owned()),
+        Fact::Shape => Some(supply.keys.replace("shape.", "facts.shapes: ")),
+        Fact::Dtype => Some("facts.dtypes, the element type of each tensor".to_owned()),
+        Fact::Dataflow => Some("facts.reuse, what is reused and where it stays meanwhile".to_owned()),
+        _ => Some(supply.keys.clone()),
+    };
+    let lacking: Vec<String> = outcome.supply.iter().filter_map(word).collect();
+    Ok((!lacking.is_empty()).then(|| lacking.join("; ")))
 }
 
 /// The fact sheet that the target file names; `None` where it names none.
@@ -250,6 +278,26 @@ mod tests {
                 assert!(message.contains(word), "{to}: {message}\nshould contain {word}");
             }
             assert!(!message.contains("provenance"), "{message}");
+        }
+    }
+
+    #[test]
+    fn what_facts_lack_is_said_in_the_target_file_s_own_keys() {
+        for (from, to, lacks) in [
+            ("", "", None),
+            ("  reuse: none\n", "", Some("facts.reuse")),
+            ("  operator: elementwise\n", "", Some("facts.operator")),
+            ("operator: elementwise", "operator: gemm", Some("facts.shapes: m, n, k, batch")),
+            ("    y: f32\n    lse: f32\n", "    y: bf16\n    z: f32\n", Some("name them under `outputs:`")),
+        ] {
+            let text = GOOD.replacen(from, to, 1).replace("  - {name: y,\n     dtype: f32}", "  []");
+            let text = text.replace("  []", "").replace("outputs:\n\n", "");
+            let target = Target::from_yaml(&text, "k.yaml", Path::new("")).unwrap_or_else(|e| panic!("{e}"));
+            let found = facts_lack(&target).unwrap_or_else(|e| panic!("{e}"));
+            match lacks {
+                None => assert_eq!(found, None),
+                Some(word) => assert!(found.as_ref().is_some_and(|f| f.contains(word)), "{word}: {found:?}"),
+            }
         }
     }
 

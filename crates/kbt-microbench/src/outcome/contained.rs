@@ -8,7 +8,9 @@ use kbt_evidence::{Figure, Provenance, Standing, Unit as Measure};
 use kbt_sass::cycles::LoopModel;
 use kbt_sass::metrics::{Analysis, provenance};
 use kbt_sass::outcome::busiest_loop;
-use kbt_sass::{Bound, Function, Instruction, Interval, Listing, Unit, bound, rate_of};
+use kbt_sass::{
+    Bound, Function, Instruction, Interval, Listing, Unit, bound_of_function, bound_of_loop, rate_of,
+};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -27,12 +29,12 @@ struct Used<'p> {
     rated: Option<(&'p RateRow, f64)>,
 }
 
-/// The rates of a kernel's instructions: of its busiest user loop, or of the whole function where it has no loop.
+/// The rates of a kernel's instructions: of its busiest user loop, or of what it must
+/// execute for a result where it has no loop.
 #[must_use]
 pub fn rates_contained(profile: &DeviceProfile, listing: &Listing, function: &Function) -> RatesOutcome {
     let analysis = Analysis::new(function, &Unit::mufu(), &Unit::f2fp());
-    let (place, part) = hot(&analysis);
-    let bound = bound(&analysis, &part, profile, 1, listing);
+    let (place, part, bound) = hot(&analysis, profile, listing);
     let binding = Binding::new(&analysis, &part, profile, &bound);
     let used = opcodes(profile, &analysis, &part);
     let counts = provenance(listing);
@@ -74,14 +76,20 @@ pub fn rates_contained(profile: &DeviceProfile, listing: &Listing, function: &Fu
     }
 }
 
-/// The busiest user loop, or the whole function.
-fn hot(analysis: &Analysis<'_>) -> (String, Interval) {
+/// The busiest user loop, or what a function without one must execute for a result; with its bound.
+fn hot(analysis: &Analysis<'_>, profile: &DeviceProfile, listing: &Listing) -> (String, Interval, Bound) {
     let name = busiest_loop(analysis);
     let index = name.as_ref().and_then(|n| (0..analysis.loops.len()).find(|i| analysis.loop_name(*i) == n));
-    match (name, index) {
-        (Some(name), Some(i)) => (name, analysis.loops[i].body.clone()),
-        _ => ("the whole function".to_owned(), analysis.whole()),
+    if let (Some(name), Some(i)) = (name, index) {
+        let (bound, part) = bound_of_loop(analysis, i, profile, 1, listing);
+        let place =
+            if bound.left_out_instructions == 0 { name } else { format!("the cheapest trip of {name}") };
+        return (place, part, bound);
     }
+    let (bound, part) = bound_of_function(analysis, profile, 1, listing);
+    let place =
+        if bound.left_out_instructions == 0 { "the whole function" } else { "the cheapest way to a result" };
+    (place.to_owned(), part, bound)
 }
 
 fn opcodes<'p>(

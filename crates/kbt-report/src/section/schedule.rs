@@ -78,8 +78,29 @@ const fn kind(k: VariantKind) -> &'static str {
     }
 }
 
+/// A variant's name, with how many trips of it stand beside one of the first where they are not alike.
 fn name(v: &Variant) -> Line {
-    line![strong(v.name.as_str())]
+    match v.trips {
+        Some(1.0) => line![strong(v.name.as_str())],
+        Some(n) => line![strong(v.name.as_str()), format!(", {} trips", number::plain(n))],
+        None => line![strong(v.name.as_str()), ", whose trips are not the first one's"],
+    }
+}
+
+/// A count of one trip, for as many trips as do what one of the first variant's does; none where nobody can say.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a count for people"
+)]
+fn each(v: &Variant, count: u64) -> String {
+    v.trips.map_or_else(|| "not comparable".to_owned(), |n| whole((count as f64 * n).round() as u64))
+}
+
+/// Cycles of one trip, likewise.
+fn clk(v: &Variant, cycles: f64) -> String {
+    v.trips.map_or_else(|| "not comparable".to_owned(), |n| number::cycles(cycles * n))
 }
 
 fn interleaving(sources: &Sources, o: &ScheduleOutcome) -> Table {
@@ -104,8 +125,14 @@ fn interleaving(sources: &Sources, o: &ScheduleOutcome) -> Table {
                 name(v),
                 line![kind(v.kind)],
                 line![v.built_by.as_str()],
-                line![whole(v.metrics.instructions)],
-                line![format!("{} {} / {} {}", whole(u.a_instructions), u.a, whole(u.b_instructions), u.b)],
+                line![each(v, v.metrics.instructions)],
+                line![format!(
+                    "{} {} / {} {}",
+                    each(v, u.a_instructions),
+                    u.a,
+                    each(v, u.b_instructions),
+                    u.b
+                )],
                 line![format!("{} of {}", whole(u.transitions), whole(u.possible))],
                 cell(share),
                 line![whole(u.longest_run)],
@@ -135,7 +162,7 @@ fn cost(sources: &Sources, o: &ScheduleOutcome) -> Table {
         );
         let row = vec![
             name(v),
-            line![whole(v.metrics.issue.issue_slots)],
+            line![each(v, v.metrics.issue.issue_slots)],
             line![whole(v.metrics.registers.named.into())],
             line![format!("{} B", whole(out))],
             line![format!("{} B", whole(back))],
@@ -153,9 +180,9 @@ fn headroom(sources: &Sources, o: &ScheduleOutcome) -> Table {
     for (v, b) in o.variants.iter().filter_map(|v| Some((v, v.bound.as_ref()?))) {
         let row = vec![
             name(v),
-            line![number::cycles(b.lower_bound_cycles)],
+            line![clk(v, b.lower_bound_cycles)],
             line![b.busiest.as_str()],
-            cell(b.scheduled_cycles.map(number::cycles)),
+            cell(b.scheduled_cycles.map(|c| clk(v, c))),
             cell(b.headroom_percent.map(number::of_percent)),
             line![whole(b.warps_per_scheduler.into())],
         ];
@@ -201,4 +228,35 @@ fn run_list(v: &Variant) -> Vec<Block> {
         Block::Paragraph(vec![strong(v.name.as_str()), text(":")]),
         Block::Verbatim(format!("{}{more}", shown.join(" "))),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kbt_sass::Unit;
+    use kbt_sass::outcome::{ScheduleBuilder, VariantInput};
+
+    #[test]
+    fn counts_of_a_trip_are_those_of_as_many_trips_as_do_the_same_or_none() {
+        let text = "\tcode for sm_90a\n\t\tFunction : f\n        /*0000*/                   EXIT ;\n";
+        let listing = kbt_sass::parse(text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+        let mut builder = ScheduleBuilder::new("f", None, [Unit::mufu(), Unit::f2fp()], None, 1);
+        let input = VariantInput {
+            name: "v",
+            kind: VariantKind::OptLevel,
+            built_by: "ptxas",
+            listing: &listing,
+            function: None,
+            remarks: Vec::new(),
+        };
+        builder.add(input).unwrap_or_else(|e| panic!("{e}"));
+        let first = builder.finish().variants.remove(0);
+        for (trips, count, cycles) in
+            [(Some(1.0), "10", "5"), (Some(4.0), "40", "20"), (None, "not comparable", "not comparable")]
+        {
+            let v = Variant { trips, ..first.clone() };
+            assert_eq!((each(&v, 10).as_str(), clk(&v, 5.0).as_str()), (count, cycles), "{trips:?}");
+            assert_eq!(format!("{:?}", name(&v)).contains("trips"), trips != Some(1.0));
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Natural loops, and which of them are the user's.
 
 use super::{Graph, Interval};
-use crate::Function;
+use crate::{Function, Instruction};
 use serde::{Deserialize, Serialize};
 
 /// What a loop is for.
@@ -14,6 +14,8 @@ pub enum LoopKind {
     Wait,
     /// The one-instruction loop that the compiler wraps around a single-lane command (ELECT).
     Replay,
+    /// Of CUDA's own math library, in a slow path that few values take: the reduction of a huge argument of a sine.
+    Library,
 }
 
 /// A natural loop.
@@ -63,7 +65,7 @@ impl Graph {
                 owner[*b] = Some(l);
             }
         }
-        // Only an innermost loop can be a wait or a replay.
+        // Only an innermost loop can be a wait, a replay or the library's.
         for (n, l) in loops.iter_mut().enumerate() {
             if l.blocks.iter().all(|b| owner[*b] == Some(n)) {
                 l.kind = kind(function, &l.body);
@@ -115,7 +117,34 @@ const WAITING: [&str; 21] = [
     "S2UR",
 ];
 
+/// Whether a loop is in a subroutine of the math library, or is the library's reduction of a huge argument where that is
+/// inlined: six words of 2/pi, one a trip, read from a table and multiplied in integers.
+fn is_library(function: &Function, body: &Interval) -> bool {
+    let insns = || body.indices().filter_map(|i| function.instructions.get(i));
+    let Some(first) = insns().next() else { return false };
+    let of = function.subroutines.iter().filter(|(_, a)| *a <= first.address).max_by_key(|(_, a)| *a);
+    if of.is_some_and(|(name, _)| name.contains("$__internal_")) {
+        return true;
+    }
+    let memory = || {
+        insns().filter(|i| {
+            matches!(i.mnemonic(), "LD" | "LDG" | "LDS" | "ST" | "STG" | "STS" | "ATOMG" | "REDG")
+        })
+    };
+    let floats = |i: &Instruction| {
+        matches!(i.mnemonic(), "FADD" | "FMUL" | "FFMA" | "DADD" | "DMUL" | "DFMA" | "MUFU")
+    };
+    memory().count() == 1
+        && memory().all(|i| i.mnemonic() == "LDG" && i.has_modifier("CONSTANT"))
+        && insns().any(|i| i.opcode() == "IMAD.WIDE.U32")
+        && insns().any(|i| matches!(i.mnemonic(), "ISETP" | "UISETP") && i.operand_list().any(|o| o == "0x6"))
+        && !insns().any(floats)
+}
+
 fn kind(function: &Function, body: &Interval) -> LoopKind {
+    if is_library(function, body) {
+        return LoopKind::Library;
+    }
     if body.len() > SMALL {
         return LoopKind::User;
     }

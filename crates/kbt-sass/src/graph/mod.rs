@@ -6,10 +6,13 @@
 mod blocks;
 mod loops;
 mod roles;
+mod ways;
 
 pub use blocks::{Block, Graph};
 pub use loops::{Loop, LoopKind};
 pub use roles::Role;
+pub use ways::Ways;
+pub(crate) use ways::has_slow_path;
 
 use std::ops::Range;
 

@@ -76,7 +76,7 @@ fn slot(insn: &Instruction) -> Option<(u64, u64)> {
 }
 
 /// Bytes that one thread moves with a load or store.
-pub(super) fn access_bytes(insn: &Instruction) -> u64 {
+pub(crate) fn access_bytes(insn: &Instruction) -> u64 {
     for modifier in insn.modifiers() {
         match modifier {
             "U8" | "S8" => return 1,

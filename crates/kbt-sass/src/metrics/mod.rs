@@ -9,6 +9,7 @@ mod section;
 mod select;
 mod unit;
 
+pub(crate) use local::access_bytes;
 pub use local::{LocalAccess, local_accesses};
 pub use measure::{Measure, MeasureOptions, measure, provenance};
 pub use parallel::measure_parallel;

@@ -103,7 +103,7 @@ impl<'f> Analysis<'f> {
     }
 
     /// `loop:2`, `loop:2.0`: the place among the loops of the same parent, by address. Loops that only wait or
-    /// replay are named `wait:N` and `replay:N`, so that they do not shift the names of the others.
+    /// replay, and the math library's, are named `wait:N`, `replay:N` and `library:N`, so that they do not shift the names of the others.
     #[must_use]
     pub fn loop_name(&self, index: usize) -> &str {
         self.loop_names.get(index).map_or("", String::as_str)
@@ -219,6 +219,7 @@ fn loop_names(loops: &[Loop]) -> Vec<String> {
                 LoopKind::User => "loop",
                 LoopKind::Wait => "wait",
                 LoopKind::Replay => "replay",
+                LoopKind::Library => "library",
             };
             (word, *nth - 1)
         })

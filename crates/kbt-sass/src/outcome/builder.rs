@@ -1,8 +1,12 @@
 //! Collects the variants of a schedule outcome: finds the function and region of each, counts, bounds, compares.
 
+use super::work::Work;
 use super::{Comparison, SCHEMA, ScheduleOutcome, SectionKind, Variant, VariantKind};
 use crate::metrics::provenance;
-use crate::{Analysis, CAVEAT, Function, Interval, Listing, LoopKind, Unit, bound, diff};
+use crate::{
+    Analysis, CAVEAT, Function, Interval, Listing, LoopKind, Unit, bound, bound_of_function, bound_of_loop,
+    diff,
+};
 use kbt_device::DeviceProfile;
 use kbt_evidence::Provenance;
 
@@ -15,6 +19,14 @@ pub struct ScheduleBuilder<'p> {
     units: [Unit; 2],
     profile: Option<&'p DeviceProfile>,
     warps_per_scheduler: u32,
+    regions: Vec<Region>,
+}
+
+/// What is kept of each variant's region, to hold the next against the first.
+#[derive(Debug)]
+struct Region {
+    has_loop: bool,
+    work: Work,
 }
 
 /// A variant to add.
@@ -70,7 +82,15 @@ impl<'p> ScheduleBuilder<'p> {
             problems: Vec::new(),
             caveat: CAVEAT.to_owned(),
         };
-        Self { outcome, region, functions: Vec::new(), units, profile, warps_per_scheduler }
+        Self {
+            outcome,
+            region,
+            functions: Vec::new(),
+            units,
+            profile,
+            warps_per_scheduler,
+            regions: Vec::new(),
+        }
     }
 
     /// Adds a variant.
@@ -97,7 +117,16 @@ impl<'p> ScheduleBuilder<'p> {
         });
         let metrics = analysis.count(&name, SectionKind::Region, &part);
         let provenance = provenance(input.listing);
-        let bound = self.profile.map(|p| bound(&analysis, &part, p, self.warps_per_scheduler, input.listing));
+        let warps = self.warps_per_scheduler;
+        let index = (0..analysis.loops.len()).find(|i| analysis.loop_name(*i) == name);
+        let bound = self.profile.map(|p| match (index, name == WHOLE) {
+            (_, true) => bound_of_function(&analysis, p, warps, input.listing).0,
+            (Some(index), _) => bound_of_loop(&analysis, index, p, warps, input.listing).0,
+            (None, false) => bound(&analysis, &part, p, warps, input.listing),
+        });
+        let region = Region { has_loop: name != WHOLE, work: Work::of(&analysis, &part) };
+        let trips = self.trips(input.name, &region);
+        self.regions.push(region);
         for problem in &input.listing.problems {
             self.outcome.problems.push(format!("variant `{}`: {problem}", input.name));
         }
@@ -107,12 +136,43 @@ impl<'p> ScheduleBuilder<'p> {
             built_by: input.built_by.to_owned(),
             metrics,
             bound,
+            trips,
             remarks: input.remarks,
             time: None,
             provenance: provenance.clone(),
         });
         self.functions.push((function.clone(), provenance));
         Ok(())
+    }
+
+    /// How many trips of a region do what one of the first variant's does; where nobody can say, why.
+    fn trips(&mut self, name: &str, region: &Region) -> Option<f64> {
+        let Some(first) = self.regions.first() else { return Some(1.0) };
+        let whose = &self.outcome.variants[0].name;
+        let trips = match (first.has_loop, region.has_loop) {
+            (false, false) => Ok(1.0),
+            (true, true) => region
+                .work
+                .trips_for(&first.work)
+                .map_err(|counts| format!("a trip of the one and of the other: {counts}")),
+            (true, false) => Err("the first has a loop and this one has none".to_owned()),
+            (false, true) => Err("this one has a loop and the first has none".to_owned()),
+        };
+        match trips {
+            Ok(1.0) => Some(1.0),
+            Ok(n) => {
+                self.outcome.problems.push(format!(
+                    "`{whose}` and `{name}` unroll their loop differently: {n} trips of `{name}` do what one of `{whose}` does"
+                ));
+                Some(n)
+            }
+            Err(why) => {
+                self.outcome.problems.push(format!(
+                    "`{whose}` and `{name}` are not compared trip by trip, since how they unroll their loop is not known: {why}"
+                ));
+                None
+            }
+        }
     }
 
     /// Compares all pairs and gives the outcome.

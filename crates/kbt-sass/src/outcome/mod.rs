@@ -4,6 +4,7 @@ mod builder;
 mod render;
 mod schedule;
 mod section;
+mod work;
 
 pub use builder::{ScheduleBuilder, VariantError, VariantInput, busiest_loop};
 pub use schedule::{Comparison, ScheduleOutcome, Variant, VariantKind};

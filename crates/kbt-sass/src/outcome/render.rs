@@ -82,6 +82,7 @@ fn heading(out: &mut String, part: &Section, indent: usize) {
     let note = match part.of_loop.map(|l| l.kind) {
         Some(LoopKind::Wait) => "  (waits)",
         Some(LoopKind::Replay) => "  (replay of a single-lane command)",
+        Some(LoopKind::Library) => "  (a slow path of the math library)",
         _ => "",
     };
     let ranges = part.ranges.join(" ");

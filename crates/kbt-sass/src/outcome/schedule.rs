@@ -36,6 +36,10 @@ pub struct Variant {
     /// The bound of the region, where a profile was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<Bound>,
+    /// Trips of this variant's region that do what one trip of the first variant's does, where the two unroll their loop
+    /// alike or differently; absent where that is not known, and then counts a trip say nothing beside the first's.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub trips: Option<f64>,
     /// What the compiler remarked: serialised wgmma, an ignored register budget.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
@@ -44,6 +48,16 @@ pub struct Variant {
     pub time: Option<Figure>,
     /// How the counts are known.
     pub provenance: Provenance,
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "as serde calls it")]
+const fn one() -> Option<f64> {
+    Some(1.0)
+}
+
+#[allow(clippy::ref_option, clippy::float_cmp, reason = "as serde calls it; one is exact")]
+fn is_one(trips: &Option<f64>) -> bool {
+    *trips == Some(1.0)
 }
 
 /// Two variants compared over the whole function.
@@ -177,9 +191,15 @@ impl ScheduleOutcome {
         if let Some((bound, percent)) = headroom {
             let figure =
                 Figure::new("schedule headroom", percent, Measure::Percent, bound.provenance.clone());
+            let least = match bound.left_out_instructions {
+                0 => self.region.clone(),
+                n if self.region.contains(':') => {
+                    format!("the cheapest trip of {} ({n} instructions need not execute)", self.region)
+                }
+                n => format!("the cheapest way to a result ({n} instructions need not execute)"),
+            };
             let statement = format!(
-                "{} takes at least {:.0} cycles in {}, scheduled {:.0}",
-                self.region,
+                "{least} takes at least {:.0} cycles in {}, scheduled {:.0}",
                 bound.lower_bound_cycles,
                 bound.busiest,
                 bound.scheduled_cycles.unwrap_or(bound.lower_bound_cycles)

@@ -3,7 +3,7 @@
 use crate::output::{Failure, Format, Outcome, emit, print};
 use kbt_device::DeviceChoice;
 use kbt_ladder::Backend;
-use kbt_ladder::target::check_facts;
+use kbt_ladder::target::{check_facts, facts_lack};
 use kbt_target::check::{FindingState, check};
 use kbt_target::{ProcessLauncher, TEMPLATE, Target};
 use std::io::Write;
@@ -60,17 +60,18 @@ fn new(path: &Path) -> Outcome {
 fn check_file(path: &Path, device: &DeviceChoice, format: Format) -> Outcome {
     let target = Target::find(path)?;
     check_facts(&target)?;
+    let lack = facts_lack(&target)?;
     let arch = Backend::resolve(device)?.arch().to_string();
     let scratch = std::env::temp_dir().join(format!("kbt-target-check-{}", std::process::id()));
     std::fs::create_dir_all(&scratch).map_err(|e| Failure::input(format!("{}: {e}", scratch.display())))?;
-    let report = check(&target, &ProcessLauncher::new(&target).for_arch(arch), &scratch);
+    let report = check(&target, &ProcessLauncher::new(&target).for_arch(arch), &scratch, lack.as_deref());
     // What it wrote there has been looked at; a leftover does no harm.
     let _ = std::fs::remove_dir_all(&scratch);
     let report = report.map_err(|e| Failure::input(format!("{}: {e}", scratch.display())))?;
     print(format, &report, ToString::to_string)?;
     match report.state() {
         FindingState::Ok => Ok(ExitCode::SUCCESS),
-        FindingState::Failed => Err(Failure::Gate),
+        FindingState::Failed | FindingState::NotTried => Err(Failure::Gate),
         FindingState::Refused => Err(Failure::Refused("the target's command does not run here".to_owned())),
     }
 }
