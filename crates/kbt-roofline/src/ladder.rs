@@ -5,9 +5,10 @@ use crate::candidates::{self, BottleneckClass, CandidateSpec};
 use crate::outcome::{
     CandidateRow, CandidateStanding as Standing, OrderStep, Priority, Statement, TriageOutcome,
 };
-use crate::outputs::{first_experiment, first_sentence};
+use crate::outputs::first_sentence;
 use crate::remeasured::{CHEAPER, Remeasured};
 use crate::signals::Signal;
+use crate::validation::first_experiment;
 use kbt_evidence::{Direction, Evidence, Figure, FixClass, Standing as Ruled, Step, Unit, Verdict};
 
 /// The classes of bottleneck that a class of fix answers; none for one that answers no bottleneck.

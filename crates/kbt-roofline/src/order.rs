@@ -34,6 +34,11 @@ pub(crate) fn order(outcome: &TriageOutcome, case: &Case<'_>) -> Vec<OrderStep> 
             why: format!("{}; predicted {}", title(&experiment.candidate), experiment.prediction),
         });
     }
+    // A conflict to settle is P0 already.
+    if outcome.experiments.is_empty() && outcome.contradictions.iter().all(|c| !c.settle_first) {
+        let next = outcome.next();
+        steps.push(OrderStep { priority: Priority::P1, action: next.action, why: next.falsified });
+    }
     if outcome.contradictions.iter().any(|c| !c.settle_first) {
         steps.push(OrderStep {
             priority: Priority::P3,

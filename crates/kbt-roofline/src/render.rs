@@ -130,18 +130,8 @@ impl TriageOutcome {
                 let _ = writeln!(out, "          {command}");
             }
             wrap(out, "          ", 10, &format!("stop: {}", e.stop_rule));
-        } else if let Some(settle) = self.contradictions.iter().find(|c| c.settle_first) {
-            wrap(
-                out,
-                "\nnext      ",
-                10,
-                &format!(
-                    "settle the conflict first, no change can be predicted before: {}",
-                    settle.causes.first().map_or("", String::as_str)
-                ),
-            );
-        } else if let Some(needed) = self.to_measure() {
-            wrap(out, "\nnext      ", 10, &format!("measure {needed}"));
+        } else {
+            wrap(out, "\nnext      ", 10, &self.next().action);
         }
         let _ = writeln!(out);
         for priority in [Priority::P0, Priority::P2, Priority::P3] {
@@ -165,13 +155,6 @@ impl TriageOutcome {
         if let Some(o) = &self.outputs {
             text_outputs(out, o);
         }
-    }
-
-    /// What would tell most where nothing is left to change: of the first suspect, else of the first check that could
-    /// not be evaluated.
-    fn to_measure(&self) -> Option<&String> {
-        let check = || self.checks_by(CheckStatus::NotEvaluated).find_map(|c| c.needed.first());
-        self.lead().and_then(|r| r.needed.first()).or_else(check)
     }
 
     fn checks_by(&self, status: CheckStatus) -> impl Iterator<Item = &crate::outcome::Check> {

@@ -4,8 +4,9 @@ use crate::candidates::spec;
 use crate::conditions::Condition;
 use crate::ladder::{new_row, reorder, settle};
 use crate::outcome::{CheckStatus, Statement, TriageOutcome};
-use crate::outputs::{MEASURED, NO_EXPERIMENT, first_experiment, first_sentence};
+use crate::outputs::{MEASURED, NO_EXPERIMENT, first_sentence};
 use crate::signals::{Signal, Signals};
+use crate::validation::first_experiment;
 use crate::{checks, experiments};
 use kbt_evidence::{Figure, Unit};
 

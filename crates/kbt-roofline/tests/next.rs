@@ -1,0 +1,68 @@
+//! What comes next where no experiment is left to make.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on may stop")]
+
+use kbt_roofline::outcome::Priority;
+use kbt_roofline::{Ceilings, ExperimentResult, FactSheet, TriageOutcome, part, triage};
+
+fn run(sheet: &str, results: &[&str]) -> TriageOutcome {
+    let sheet = FactSheet::from_yaml(sheet, "f.yaml").unwrap();
+    let read = |r: &&str| (ExperimentResult::from_yaml(r, "r.yaml").unwrap(), "r.yaml".to_owned());
+    let results: Vec<_> = results.iter().map(read).collect();
+    triage(&sheet, Some(&Ceilings::published(part("H200").unwrap())), &results).unwrap()
+}
+
+/// The action of P1, and the falsifiable experiment of the outputs.
+fn next(outcome: &TriageOutcome) -> (String, String) {
+    let first = outcome.order.iter().find(|s| s.priority == Priority::P1).map(|s| s.action.clone());
+    (first.unwrap_or_default(), outcome.outputs.clone().unwrap().validation.experiment)
+}
+
+const HISTOGRAM: &str = include_str!("../../../fixtures/facts/planted/histogram.yaml");
+
+#[test]
+fn a_confirmed_change_is_kept_and_the_changed_kernel_triaged_anew() {
+    let confirmed =
+        run(HISTOGRAM, &["experiment: contended_atomics\nobserved_us: 485.7\nbaseline_us: 4857\n"]);
+    assert!(confirmed.experiments.is_empty());
+    let (action, experiment) = next(&confirmed);
+    assert!(action.starts_with("keep the change of contended_atomics"), "{action}");
+    assert!(experiment.contains("does not take 10.0 % of its time"), "{experiment}");
+    assert!(confirmed.render_text().contains("next      keep the change of contended_atomics"));
+}
+
+#[test]
+fn without_an_experiment_a_measurement_is_named_and_no_missing_time_is_asked_for() {
+    let refuted = run(HISTOGRAM, &["experiment: contended_atomics\nobserved_us: 4850\nbaseline_us: 4857\n"]);
+    let gemm = run(
+        "operator: {kind: gemm}\nshape: {m: 4096, n: 4096, k: 4096}\ndtypes: {inputs: [int8], output: int32}\n\
+         dataflow: {reuse: tiles}\ntiming: {median_us: 150, method: cuda_events, communication_included: false}\n\
+         implementation: {grid_ctas: 512, pipeline_stages: 3, async_copies: true, mma_instruction: wgmma}\n",
+        &[],
+    );
+    for outcome in [refuted, gemm] {
+        assert!(outcome.experiments.is_empty());
+        let (action, experiment) = next(&outcome);
+        assert!(action.starts_with("measure ") && experiment.starts_with(&action), "{action}; {experiment}");
+        assert!(experiment.contains("speaks for"), "{experiment}");
+    }
+    // Only where the time is missing is it what would contradict the call.
+    let untimed = run(
+        "operator: {kind: gemm}\nshape: {m: 4096, n: 4096, k: 4096}\ndtypes: {inputs: [bf16], output: bf16}\n\
+         dataflow: {reuse: tiles}\n",
+        &[],
+    );
+    assert!(untimed.outputs.unwrap().validation.experiment.starts_with("take the missing timing"));
+}
+
+#[test]
+fn a_conflict_is_settled_before_anything_is_tried() {
+    let beaten = run(
+        "operator: {kind: elementwise, flop_per_element: 1}\nshape: {elements: 268435456}\n\
+         dtypes: {inputs: [fp32], output: fp32}\ndataflow: {reuse: none}\n\
+         timing: {median_us: 300, method: cuda_events, communication_included: false}\n",
+        &[],
+    );
+    let (action, experiment) = next(&beaten);
+    assert_eq!(action, "");
+    assert!(experiment.starts_with("settle the conflict first"), "{experiment}");
+}
