@@ -2,7 +2,7 @@
 
 use crate::lang::{Op, Program, Range};
 use crate::rewrite::interval::Interval;
-use crate::rewrite::maximum::{attains, below_own_maximum, covers, number};
+use crate::rewrite::maximum::{attains, below_own_maximum, covers, is_less_own_maximum, number};
 
 /// Room above a bound that rounding may need.
 const SLACK: f64 = 1.0 / 64.0;
@@ -33,7 +33,8 @@ pub(super) fn depends_on_rounding(program: &Program, node: usize, known: &[Inter
 pub(super) fn bound(program: &Program, node: usize, known: &[Interval]) -> Option<(Range, String)> {
     let n = &program.nodes[node];
     if let Some(above) = below_own_maximum(program, node, known) {
-        let why = "less than a maximum over the same values; not so where all are masked".to_owned();
+        let masked = if is_less_own_maximum(program, node) { "; not so where all are masked" } else { "" };
+        let why = format!("less than a maximum over the same values{masked}");
         return Some((Range { lo: f64::NEG_INFINITY, hi: above }, why));
     }
     let exponential = |x: usize| program.nodes[x].op == Op::Exp2;

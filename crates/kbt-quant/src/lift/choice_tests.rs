@@ -147,3 +147,40 @@ fn an_expf_that_becomes_one_product_says_how_far_that_is_as_good() {
     assert!(worst(-88.0, -0.01) <= 7.3e-8 && error(-80.0).max(error(-79.9)) > 1e-7);
     assert!(worst(-3.3, -0.01) * 3.3 <= 1.0 / 4_194_304.0 * 1.02);
 }
+
+/// A row's maximum that is replaced where all of the row is masked: elements may be -inf, and the replay masks them.
+#[test]
+fn a_maximum_that_is_replaced_where_it_is_masked_allows_masks() {
+    let body = |guard: &str| {
+        let max = "max.f32 %f5, %f1, %f2;\nmax.f32 %f6, %f5, %f3;\nmax.f32 %f7, %f6, %f4;\n";
+        let one = |i: usize| {
+            format!(
+                "sub.f32 %f1{i}, %f{i}, %f8;\nmul.f32 %f2{i}, %f1{i}, 0f3FB8AA3B;\nex2.approx.ftz.f32 %f3{i}, %f2{i};\nst.global.f32 [%rd9], %f3{i};\n"
+            )
+        };
+        let ones: String = (1..=4).map(one).collect();
+        format!("{}{max}{guard}{ones}", loads(4))
+    };
+    let select = "setp.eq.f32 %p1, %f7, 0fFF800000;\nselp.f32 %f8, 0f00000000, %f7, %p1;\n";
+    let profile = kbt_device::embedded_profile("h200-sxm").unwrap().unwrap();
+    let piece = |guard: &str| {
+        let found = lifted(&body(guard));
+        let limits = crate::rewrite::Limits::default();
+        let out = crate::outcome::lift_outcome("k.ptx", &[found], &profile, &limits).unwrap();
+        let [piece] = out.functions[0].pieces.as_slice() else { panic!("{out:#?}") };
+        piece.clone()
+    };
+    let guarded = piece(select);
+    assert!(guarded.program.contains("in [-inf, 1e30]"), "{}", guarded.program);
+    assert!(guarded.follows.iter().all(|f| !f.contains("masked")), "{:?}", guarded.follows);
+    let candidate = &guarded.rewrite.candidates[0];
+    assert!(candidate.rules.iter().any(|r| r == "factor-into-fma"), "{:?}", candidate.rules);
+    assert!(
+        candidate.replay.holds() && candidate.replay.kinds["wholly masked"] > 0,
+        "{:?}",
+        candidate.replay.kinds
+    );
+    // Not replaced: a row of -inf is NaN.
+    let plain = piece("mov.f32 %f8, %f7;\n");
+    assert!(!plain.program.contains("in [-inf, 1e30]"), "{}", plain.program);
+}

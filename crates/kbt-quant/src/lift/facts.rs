@@ -2,11 +2,11 @@
 //! bounds that follow from the program itself (`bound`) are worked out.
 
 use super::bound::{bound, depends_on_rounding};
-use super::ranges::{is_root, least_under_root, of_integer, range};
+use super::ranges::{WIDE, is_root, least_under_root, of_integer, range};
 use super::scalar::Leaf;
 use super::sharing::Sharing;
 use crate::lang::{Assumption, Op, Program, Range, Shape};
-use crate::rewrite::maximum::{intervals, missing};
+use crate::rewrite::maximum::{intervals, missing, replaces_minus_infinity};
 
 /// The greatest exponent that exp2 is taken to be given: sums and scales of what it gives stay finite.
 const EXPONENT: f64 = 125.0;
@@ -56,6 +56,19 @@ pub(super) fn state(program: &mut Program, below7: &[usize], sharing: &[Sharing]
                     stated.assumed.push(format!("{name} is the same in all {lanes} lanes of its {of}"));
                 }
             }
+        }
+    }
+    // Elements may be -inf; what a row has in place of that is one that is not.
+    for node in 0..program.nodes.len() {
+        if replaces_minus_infinity(program, node).is_none() {
+            continue;
+        }
+        let known = intervals(program)[node];
+        if known.lo < -WIDE && known.hi > -WIDE {
+            let range = Range { lo: -WIDE, hi: known.hi };
+            let text = program.expression(node, true);
+            stated.assumed.push(format!("{text} in {range}: what is not masked is no less"));
+            program.assumptions.push(Assumption { node, range });
         }
     }
     let mut known = intervals(program);

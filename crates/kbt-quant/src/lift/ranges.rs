@@ -5,7 +5,7 @@ use crate::lang::{Op, Program, Range, Shape};
 use crate::rewrite::maximum::{is_less_own_maximum, number};
 
 /// Scores and sums: any f32 that leaves room for a factor.
-const WIDE: f64 = 1e30;
+pub(super) const WIDE: f64 = 1e30;
 /// Activations: what f16 holds, so that cubes and sums of squares are finite.
 const ACTIVATION: f64 = 65504.0;
 /// The least parameter that is added under a root to keep it from 0.

@@ -119,6 +119,18 @@ impl Data {
     }
 }
 
+/// Whether it chooses a number instead of what is -inf.
+fn replaces_minus_infinity(egraph: &Graph, enode: &ENode) -> bool {
+    let (Op::Select, &[condition, instead, of]) = (enode.op, enode.args.as_slice()) else { return false };
+    let constant = |id: &Id| egraph[*id].data.constant;
+    let is_it = |n: &ENode| {
+        n.op == Op::Eq
+            && n.args.iter().any(|a| egraph.find(*a) == egraph.find(of))
+            && n.args.iter().any(|a| constant(a) == Some(f64::NEG_INFINITY))
+    };
+    constant(&instead).is_some_and(f64::is_finite) && egraph[condition].nodes.iter().any(is_it)
+}
+
 fn known(values: Vec<f64>) -> Vec<Sampled> {
     values.into_iter().map(Sampled::known).collect()
 }
@@ -158,6 +170,8 @@ impl Analysis<ENode> for Facts {
         let intervals: Vec<Interval> = enode.children().iter().map(|id| data(id).interval).collect();
         let square = enode.args.len() > 1 && egraph.find(enode.args[0]) == egraph.find(enode.args[1]);
         let interval = Interval::of_square(enode.op, &intervals, facts.program.layout, square);
+        let interval =
+            if replaces_minus_infinity(egraph, enode) { interval.without_minus_infinity() } else { interval };
         let constant = match enode.op {
             Op::Num(bits) => Some(snap(f64::from_bits(bits), 0.0)),
             op => {

@@ -63,6 +63,11 @@ impl Interval {
         Self { lo, hi, nan: self.nan && other.nan }
     }
 
+    /// Without -inf, for which something else was chosen.
+    pub(super) fn without_minus_infinity(self) -> Self {
+        Self { lo: self.lo.max(-HUGE), hi: self.hi.max(-HUGE), nan: self.nan }
+    }
+
     /// What a promise adds: where it is a number, it lies in `range`. NaN is no number, and is not promised away.
     pub(crate) fn within(self, range: Range) -> Self {
         Self { nan: self.nan, ..self.meet(Self::from_range(range)) }

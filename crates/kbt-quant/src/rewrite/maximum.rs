@@ -15,6 +15,9 @@ pub(crate) fn intervals(program: &Program) -> Vec<Interval> {
                 Interval::of_square(op, &args, program.layout, square)
             }
         };
+        if replaces_minus_infinity(program, i).is_some() {
+            interval = interval.without_minus_infinity();
+        }
         for a in program.assumptions.iter().filter(|a| a.node == i) {
             interval = interval.within(a.range);
         }
@@ -31,6 +34,16 @@ pub(crate) fn number(program: &Program, node: usize) -> Option<f64> {
     }
 }
 
+/// What a choice gives unless it is -inf, for which it gives a number.
+pub(crate) fn replaces_minus_infinity(program: &Program, node: usize) -> Option<usize> {
+    let n = &program.nodes[node];
+    let &[condition, instead, of] = n.args.as_slice() else { return None };
+    let (c, is) = (&program.nodes[condition], |k: usize| number(program, k));
+    let masked = c.op == Op::Eq && c.args.contains(&of);
+    let masked = masked && c.args.iter().any(|&k| is(k) == Some(f64::NEG_INFINITY));
+    (n.op == Op::Select && masked && is(instead).is_some_and(f64::is_finite)).then_some(of)
+}
+
 /// Whether a value is at least every element of `x`: a maximum over it, or that with a number in place of -inf.
 pub(crate) fn covers(program: &Program, max: usize, x: usize) -> bool {
     let node = &program.nodes[max];
@@ -38,13 +51,7 @@ pub(crate) fn covers(program: &Program, max: usize, x: usize) -> bool {
         (Op::GroupMax | Op::RowMax, &[of]) => of == x || covers(program, of, x),
         (Op::Max, args) => args.iter().any(|&a| a == x || covers(program, a, x)),
         // Where the maximum is -inf so are its elements, and any number is more.
-        (Op::Select, &[condition, instead, of]) => {
-            let (c, is) = (&program.nodes[condition], |k| number(program, k));
-            let masked = c.op == Op::Eq && c.args.contains(&of) && {
-                c.args.iter().any(|&k| is(k) == Some(f64::NEG_INFINITY))
-            };
-            masked && is(instead).is_some_and(f64::is_finite) && covers(program, of, x)
-        }
+        (Op::Select, _) => replaces_minus_infinity(program, max).is_some_and(|of| covers(program, of, x)),
         _ => false,
     }
 }
@@ -55,9 +62,10 @@ pub(crate) fn below_own_maximum(program: &Program, node: usize, known: &[Interva
     excess.conditions(program, known).is_empty().then_some(excess.above)
 }
 
-/// Whether a value is something less a maximum over it, whatever its factors are.
+/// Whether a value is something less a maximum over it, whatever its factors are, and NaN where all are -inf.
 pub(crate) fn is_less_own_maximum(program: &Program, node: usize) -> bool {
-    excess(program, node).is_some_and(|e| covers(program, e.max, e.x))
+    let may_be_nan = |e: &Excess| replaces_minus_infinity(program, e.max).is_none();
+    excess(program, node).is_some_and(|e| covers(program, e.max, e.x) && may_be_nan(&e))
 }
 
 /// Whether a sum has a term 2^0, because it adds powers of values less a maximum that is one of these values: all that the

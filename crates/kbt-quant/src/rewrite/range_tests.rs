@@ -233,3 +233,16 @@ fn less_its_own_maximum_an_exponent_is_not_above_zero() {
     let refused = running.refused.iter().find(|r| r.rule == "div-to-rcp").unwrap();
     assert!(refused.because.contains("it may be anything in [0, "), "{}", refused.because);
 }
+
+/// What is chosen in place of -inf is finite, and moves out of a maximum.
+#[test]
+fn a_choice_of_a_number_for_minus_infinity_is_finite() {
+    let of = |bound: &str| {
+        let lines = format!(
+            "elem s in [-inf, 1000]\nt = row_max(s)\nout y = row_max(s - select(eq(t, {bound}), 0, t))\nout z = row_max(s)\n"
+        );
+        let found = find(&lines);
+        found.candidates.iter().any(|c| c.rules.iter().any(|r| r == "row-max-add"))
+    };
+    assert!(of("-inf") && !of("-1000"));
+}
