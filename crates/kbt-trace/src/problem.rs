@@ -56,7 +56,7 @@ kinds! {
     /// Too few steps to know the steady state.
     PrologueOnly, "too few steps to tell the steady state from prologue and tail; the numbers hold both";
     /// Steps left out for what is missing of them.
-    StepDropped, "steps of which a record was refused, or a wait's begin or end is missing: they are left out of every number";
+    StepDropped, "steps of which a record was refused, or a wait's begin or end is missing, or which start within a wait on the same barrier: they are left out of every number";
     /// No step could be found.
     NoSteps, "no whole step, from one start to the next, was found; period and busy time are refused";
     /// No waits were recorded.

@@ -5,8 +5,9 @@
 //! - **step**: from one step start of a role to the next. A step starts where the recorder says: at each begin of a
 //!   wait on one barrier, or of one event. Where it does not say, the role's most frequent wait is taken, else its
 //!   most frequent event, and a problem says so.
-//! - **left out**: a step of which a record was refused, or the begin or end of a wait is missing; how many is a problem.
-//!   A lane where that holds of half the steps or more has a recorder that writes no ends: its steps are kept.
+//! - **left out**: a step of which a record was refused, or the begin or end of a wait is missing, or that starts within a
+//!   wait on the same barrier; how many is a problem. A lane where that holds of more than half the steps has a recorder
+//!   that writes no ends, or records several warps as one: its steps are kept.
 //! - **steady state**: of a lane (one role in one CTA) with at least 12 whole steps, all but the first and last 2.
 //!   A role with shorter lanes only is summed over all its steps, and a problem says so. All means and quantiles
 //!   are over steady steps.
@@ -41,6 +42,7 @@
 //! 0.004 %. A duration whose median is below two steps of the clock is refused, and with a period what follows from it.
 
 mod critical;
+mod damage;
 mod gather;
 mod handoff;
 mod occupied;

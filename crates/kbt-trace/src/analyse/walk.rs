@@ -1,5 +1,6 @@
 //! Walks one lane: pairs begins with ends, cuts it into steps, and says what did not fit.
 
+use super::damage::{Damage, OddWaits};
 use crate::{Event, Kind, Lane, ProblemKind, StepRule};
 
 /// A wait from its begin to its end.
@@ -74,10 +75,10 @@ pub(super) struct Walked {
 
 /// A begin not yet ended.
 #[derive(Clone, Copy)]
-struct Begun {
+pub(super) struct Begun {
     /// Its record.
-    index: usize,
-    id: u16,
+    pub(super) index: usize,
+    pub(super) id: u16,
     at: u64,
     /// Time in waits that had ended before.
     waited: u64,
@@ -85,20 +86,20 @@ struct Begun {
 
 /// Begins not yet ended, the outermost first.
 #[derive(Default)]
-struct Open {
-    stack: Vec<Begun>,
+pub(super) struct Open {
+    pub(super) stack: Vec<Begun>,
     crossed: u64,
     orphan_ends: u64,
     zero: u64,
 }
 
 impl Open {
-    fn begin(&mut self, index: usize, id: u16, at: u64, waited: u64) {
+    pub(super) fn begin(&mut self, index: usize, id: u16, at: u64, waited: u64) {
         self.stack.push(Begun { index, id, at, waited });
     }
 
     /// Ends what record `end` of `lane` ends.
-    fn end(&mut self, lane: &Lane, end: usize, id: u16, at: u64) -> Option<Begun> {
+    pub(super) fn end(&mut self, lane: &Lane, end: usize, id: u16, at: u64) -> Option<Begun> {
         let Some(index) = lane.begin_of(end, &self.stack, |open| open.index, |open| open.id == id) else {
             self.orphan_ends += 1;
             return None;
@@ -122,9 +123,9 @@ impl Walk {
         let mut walked = Walked::default();
         let (mut events, mut waits) = (Open::default(), Open::default());
         // A wait whose end was lost would make the rest of the lane a wait.
-        let Orphans { begins: unended, ends } = orphan_waits(lane);
-        let mut lost = unended.iter().peekable();
-        let mut damage = Damage::of(lane, rule, &unended, &ends);
+        let odd = OddWaits::of(lane);
+        let mut lost = odd.begins.iter().peekable();
+        let mut damage = Damage::of(lane, rule, &odd);
         // Since when the role is blocked, as far as this step goes; and its time in waits so far, whole waits only.
         let (mut blocked_since, mut waited) = (0, 0_u64);
         let mut in_step = false;
@@ -189,7 +190,7 @@ impl Walk {
             .map(|last| (last.id, last.at));
         walked.odd = vec![
             (ProblemKind::OrphanEnd, events.orphan_ends + waits.orphan_ends),
-            (ProblemKind::OrphanBegin, (events.stack.len() + unended.len()) as u64),
+            (ProblemKind::OrphanBegin, (events.stack.len() + odd.begins.len()) as u64),
             (ProblemKind::Overlap, events.crossed + waits.crossed),
             (ProblemKind::ZeroLength, events.zero + waits.zero),
             (ProblemKind::StepDropped, walked.dropped),
@@ -209,54 +210,6 @@ impl Walk {
     }
 }
 
-/// Waits without their partner.
-#[derive(Default)]
-struct Orphans {
-    /// Records of waits that begin and never end, in their order.
-    begins: Vec<usize>,
-    /// Records of waits that end and never began.
-    ends: Vec<usize>,
-}
-
-fn orphan_waits(lane: &Lane) -> Orphans {
-    let (mut open, mut orphans) = (Open::default(), Orphans::default());
-    for (index, event) in lane.events.iter().enumerate() {
-        match event.kind {
-            Kind::WaitBegin => open.begin(index, event.id, event.at, 0),
-            Kind::WaitEnd if open.end(lane, index, event.id, event.at).is_none() => orphans.ends.push(index),
-            _ => {}
-        }
-    }
-    orphans.begins = open.stack.iter().map(|begun| begun.index).collect();
-    orphans
-}
-
-/// Where records are missing from the steps of a lane: one that was refused, or a wait's begin or end.
-struct Damage {
-    /// Each lies in the step that ends with the first start after this record, or at it. Ascending.
-    after: Vec<usize>,
-    next: usize,
-}
-
-impl Damage {
-    fn of(lane: &Lane, rule: StepRule, unended: &[usize], ends: &[usize]) -> Self {
-        let orphans = unended.iter().chain(ends).map(|record| record + 1);
-        let starts = lane.events.iter().filter(|event| starts_step(event, rule)).count();
-        // A recorder that never writes a wait's end is no damage.
-        let orphans = orphans.filter(|_| 2 * (unended.len() + ends.len()) <= starts);
-        let mut after: Vec<usize> = orphans.chain(lane.gaps.iter().copied()).collect();
-        after.sort_unstable();
-        Self { after, next: 0 }
-    }
-
-    /// Whether anything is missing since the last call, up to the record `index`.
-    fn before(&mut self, index: usize) -> bool {
-        let passed = self.after[self.next..].iter().take_while(|after| **after <= index).count();
-        self.next += passed;
-        passed > 0
-    }
-}
-
 fn add(by_barrier: &mut Vec<(u16, u64)>, barrier: u16, ticks: u64) {
     match by_barrier.iter_mut().find(|(b, _)| *b == barrier) {
         Some((_, sum)) => *sum = sum.saturating_add(ticks),
@@ -264,7 +217,7 @@ fn add(by_barrier: &mut Vec<(u16, u64)>, barrier: u16, ticks: u64) {
     }
 }
 
-fn starts_step(event: &Event, rule: StepRule) -> bool {
+pub(super) fn starts_step(event: &Event, rule: StepRule) -> bool {
     match rule {
         StepRule::Unstated => false,
         StepRule::Wait(id) => event.kind == Kind::WaitBegin && event.id == id,
@@ -359,6 +312,23 @@ mod tests {
             let (steps, _) = steps(&lane, StepRule::Wait(0));
             assert_eq!(steps.iter().map(|s| s.start).collect::<Vec<_>>(), left, "{gap}");
         }
+    }
+
+    #[test]
+    fn a_step_that_starts_within_a_wait_on_the_same_barrier_is_none() {
+        let records: Vec<_> =
+            (0..6).flat_map(|k| [(100 * k, WaitBegin, 0), (100 * k + 40, WaitEnd, 0)]).collect();
+        let mut crossed = lane(&records);
+        // A second wait from 210 to 260, which crosses the one from 200 to 240.
+        crossed.events.splice(5..5, lane(&[(210, WaitBegin, 0)]).events);
+        crossed.events.insert(7, Event { at: 260, kind: WaitEnd, id: 0, step: 0 });
+        crossed.begun_by = vec![0, 0, 2, 2, 4, 5, 4, 5, 8, 8, 10, 10, 12, 12];
+        let (steps, walked) = steps(&crossed, StepRule::Wait(0));
+        assert_eq!(
+            steps.iter().map(|s| (s.start, s.length())).collect::<Vec<_>>(),
+            [(0, 100), (100, 100), (300, 100), (400, 100)]
+        );
+        assert_eq!(walked.dropped, 2);
     }
 
     #[test]

@@ -49,6 +49,11 @@ fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D:
     Ok(Value::deserialize(deserializer)?.as_str().map(str::to_owned))
 }
 
+/// A time stamp, where it is one: a negative one, or a text, must not cost the file.
+fn stamp<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    Ok(Value::deserialize(deserializer)?.as_u64())
+}
+
 #[derive(Deserialize, Clone, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 struct Location {
@@ -64,7 +69,9 @@ struct Location {
 struct Range {
     range_name: Option<String>,
     range_name_idx: Option<usize>,
+    #[serde(default, deserialize_with = "stamp")]
     start_ts: Option<u64>,
+    #[serde(default, deserialize_with = "stamp")]
     end_ts: Option<u64>,
     #[serde(default)]
     warp_locs: Vec<Location>,
@@ -77,6 +84,7 @@ struct Range {
 struct Marker {
     marker_name: Option<String>,
     marker_name_idx: Option<usize>,
+    #[serde(default, deserialize_with = "stamp")]
     timestamp: Option<u64>,
     location: Option<Location>,
     loc_idx: Option<usize>,

@@ -53,10 +53,12 @@ fn indices_beyond_the_tables_and_negative_ranges_are_counted() {
     ranges[0]["rangeNameIdx"] = json!(99);
     ranges[1]["warpLocIdxs"] = json!([9, 9]);
     ranges[2]["endTs"] = json!(0);
+    ranges[3]["startTs"] = json!(-64);
+    ranges[4]["endTs"] = json!("late");
     let options = ReadOptions { clock_mhz: Some(1000.0), ..ReadOptions::default() };
     let outcome =
         analysed(&serde_json::to_vec(&value).unwrap(), &options, AnalyseOptions::default()).unwrap();
-    assert_eq!(problem(&outcome, ProblemKind::UnknownRecord), 2);
+    assert_eq!(problem(&outcome, ProblemKind::UnknownRecord), 4);
     assert_eq!(problem(&outcome, ProblemKind::ClockBackwards), 1);
     let empty = serde_json::to_vec(&json!({"launches": []})).unwrap();
     assert!(error(&empty, &options).contains("0 launches"));
