@@ -91,8 +91,8 @@ fn cta(index: u32, noise: &mut Noise) -> Vec<RingRecords> {
         };
         const WAIT: (u32, u32) = (b::KBT_TRACE_WAIT_BEGIN, b::KBT_TRACE_WAIT_END);
         const EVENT: (u32, u32) = (b::KBT_TRACE_BEGIN, b::KBT_TRACE_END);
-        span(&mut put, 0, WAIT.0, WAIT.1, 1, 0, 700 + jitter);
-        put(0, b::KBT_TRACE_ARRIVE, 0, 720 + jitter);
+        span(&mut put, 0, WAIT.0, WAIT.1, 1, 0, 20 + jitter);
+        put(0, b::KBT_TRACE_ARRIVE, 0, 40 + jitter);
         for softmax in [1, 2] {
             span(&mut put, softmax, WAIT.0, WAIT.1, 0, 100, 160 + jitter);
             span(&mut put, softmax, EVENT.0, EVENT.1, 0, 170 + jitter, 500 + jitter);
