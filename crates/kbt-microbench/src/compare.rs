@@ -1,12 +1,14 @@
 //! What two profiles say differently.
 
 use kbt_device::{Arch, DeviceProfile, Lowering, MixRow, RateRow};
-use kbt_evidence::{Figure, Provenance, Unit};
+use kbt_evidence::{Figure, Known, Provenance, Unit};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
 /// Rates closer than this are the same, unless their own spread is wider.
 const SAME_PERCENT: f64 = 1.0;
+/// Repeats that lie further apart than this are no licence to call two rates the same.
+const MOST_SPREAD_PERCENT: f64 = 5.0;
 
 /// Two profiles held against each other.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -76,6 +78,8 @@ pub enum ChangeKind {
     Device,
     /// Another rate of a mix.
     Mix,
+    /// Known in another way: mined and not measured, or assumed.
+    Provenance,
 }
 
 /// Compares two profiles.
@@ -99,7 +103,7 @@ pub fn compare(a: &DeviceProfile, b: &DeviceProfile) -> Comparison {
     let find = |p: &'_ DeviceProfile, name: &str| p.rates.iter().find(|r| r.instruction == name).cloned();
     for row in &a.rates {
         match find(b, &row.instruction) {
-            Some(other) => rows(row, &other, &mut result),
+            Some(other) => rows(row, &other, (a.provenance.kind, b.provenance.kind), &mut result),
             None => result.changes.push(only(&row.instruction, &sides[0])),
         }
     }
@@ -112,7 +116,7 @@ pub fn compare(a: &DeviceProfile, b: &DeviceProfile) -> Comparison {
         let missing = one.ceilings.iter().filter(|c| other.ceiling(c.kind).is_err());
         result.changes.extend(missing.map(|c| only(&format!("ceiling {}", c.kind), side)));
     }
-    lowerings(a, b, &mut result);
+    lowerings(a, b, &sides, &mut result);
     result
 }
 
@@ -125,7 +129,7 @@ fn only(name: &str, profile: &str) -> Change {
     }
 }
 
-fn rows(a: &RateRow, b: &RateRow, result: &mut Comparison) {
+fn rows(a: &RateRow, b: &RateRow, kinds: (Known, Known), result: &mut Comparison) {
     let mut push = |kind, what: String, figures| {
         result.changes.push(Change { of: a.instruction.clone(), kind, what, figures });
     };
@@ -136,7 +140,16 @@ fn rows(a: &RateRow, b: &RateRow, result: &mut Comparison) {
     if a.pipe != b.pipe {
         push(ChangeKind::Pipe, format!("the {} pipe became the {} pipe", a.pipe, b.pipe), Vec::new());
     }
-    let allowed = SAME_PERCENT.max(a.spread_percent.unwrap_or(0.0)).max(b.spread_percent.unwrap_or(0.0));
+    // Where the profiles themselves are of two kinds, that is said once.
+    if a.provenance.kind != b.provenance.kind && (a.provenance.kind, b.provenance.kind) != kinds {
+        push(
+            ChangeKind::Provenance,
+            format!("{} became {}", a.provenance.kind, b.provenance.kind),
+            Vec::new(),
+        );
+    }
+    let spread = a.spread_percent.unwrap_or(0.0).max(b.spread_percent.unwrap_or(0.0));
+    let allowed = SAME_PERCENT.max(spread.min(MOST_SPREAD_PERCENT));
     match (a.lanes_per_clk_sm, b.lanes_per_clk_sm) {
         (Some(x), Some(y)) if (y / x - 1.0).abs() * 100.0 > allowed => {
             let figures = pair("rate", (x, &a.provenance), (y, &b.provenance), Unit::LanesPerClkSm);
@@ -260,7 +273,16 @@ fn ceilings(a: &DeviceProfile, b: &DeviceProfile, result: &mut Comparison) {
             ];
             numbers.into_iter().find_map(|(v, unit)| Some((v?, unit)))
         };
-        let (Some((v, unit)), Some((w, _))) = (of(x), of(y)) else { continue };
+        let (Some((v, unit)), Some((w, other))) = (of(x), of(y)) else { continue };
+        if unit != other {
+            result.changes.push(Change {
+                of: format!("ceiling {}", x.kind),
+                kind: ChangeKind::Ceiling,
+                what: format!("{v:.4e} {} became {w:.4e} {}", unit.symbol(), other.symbol()),
+                figures: Vec::new(),
+            });
+            continue;
+        }
         let allowed = SAME_PERCENT.max(x.spread_percent.unwrap_or(0.0)).max(y.spread_percent.unwrap_or(0.0));
         if (w / v - 1.0).abs() * 100.0 > allowed {
             result.changes.push(Change {
@@ -274,13 +296,16 @@ fn ceilings(a: &DeviceProfile, b: &DeviceProfile, result: &mut Comparison) {
 }
 
 /// Operations of several instructions that became others; of one instruction the row says so.
-fn lowerings(a: &DeviceProfile, b: &DeviceProfile, result: &mut Comparison) {
+fn lowerings(a: &DeviceProfile, b: &DeviceProfile, sides: &[String; 2], result: &mut Comparison) {
     let text = |l: &Lowering| {
         let parts: Vec<String> = l.instructions.iter().map(|i| format!("{} {}", i.count, i.opcode)).collect();
         parts.join(", ")
     };
     for x in &a.lowering {
-        let Some(y) = b.lowering.iter().find(|y| y.operation == x.operation) else { continue };
+        let Some(y) = b.lowering.iter().find(|y| y.operation == x.operation) else {
+            result.changes.push(only(&format!("lowering {}", x.operation), &sides[0]));
+            continue;
+        };
         if x.instructions != y.instructions && x.instructions.len().max(y.instructions.len()) > 1 {
             result.changes.push(Change {
                 of: format!("lowering {}", x.operation),
@@ -289,6 +314,9 @@ fn lowerings(a: &DeviceProfile, b: &DeviceProfile, result: &mut Comparison) {
                 figures: Vec::new(),
             });
         }
+    }
+    for y in b.lowering.iter().filter(|y| a.lowering.iter().all(|x| x.operation != y.operation)) {
+        result.changes.push(only(&format!("lowering {}", y.operation), &sides[1]));
     }
 }
 

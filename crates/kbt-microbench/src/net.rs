@@ -7,7 +7,7 @@
 
 use crate::measure::ISSUE_PER_CLK;
 use crate::verify::{FormCode, PerOp};
-use kbt_device::Pipe;
+use kbt_device::{Arch, Pipe, RateRow};
 use std::collections::BTreeMap;
 
 /// How far a measured time may be off. Nets differ where they differ by more than both their times allow, for which a
@@ -41,6 +41,58 @@ pub struct Net {
 /// SM cycles a warp instruction, by full mnemonic, of instructions whose rate is clean.
 pub type CleanRates = BTreeMap<String, f64>;
 
+/// What is known beside the run at hand of the instructions that stand beside a target on other pipes. It says which of
+/// them may be what was timed, and is never taken off a time.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    rates: CleanRates,
+    /// SM cycles of the fastest instruction on each pipe.
+    fastest: BTreeMap<Pipe, f64>,
+}
+
+impl Known {
+    /// The rates of `rows`.
+    pub fn add<'a>(&mut self, rows: impl IntoIterator<Item = &'a RateRow>) {
+        for row in rows {
+            let (Some(opcode), Some(lanes)) = (&row.opcode, row.lanes_per_clk_sm) else { continue };
+            let clk = 32.0 / lanes;
+            self.rates.entry(opcode.clone()).or_insert(clk);
+            let fastest = self.fastest.entry(row.pipe).or_insert(clk);
+            *fastest = fastest.min(clk);
+        }
+    }
+
+    /// The rates of the profiles of `arch` that come with kbt.
+    #[must_use]
+    pub fn embedded(arch: Arch) -> Self {
+        let mut known = Self::default();
+        for profile in kbt_device::embedded_profiles().filter_map(kbt_device::embedded_profile).flatten() {
+            if profile.arch == arch {
+                known.add(&profile.rates);
+            }
+        }
+        known
+    }
+
+    /// SM cycles that an instruction takes at least: its own, those of its kin, or those of the fastest on its pipe.
+    fn least_clk(&self, opcode: &str, pipe: Pipe) -> Option<f64> {
+        let own = self.rates.get(opcode).copied();
+        own.or_else(|| relative(&self.rates, opcode)).or_else(|| self.fastest.get(&pipe).copied())
+    }
+}
+
+/// The rate of a companion that is no row of its own: that of the plain mnemonic (`IMAD` for `IMAD.MOV.U32`), or
+/// of others with the same base mnemonic (`ISETP.GE.AND` for `ISETP.NE.AND`) where those agree.
+pub(crate) fn relative(rates: &CleanRates, opcode: &str) -> Option<f64> {
+    let base = |o: &str| o.split('.').next().unwrap_or_default().to_owned();
+    let plain = base(opcode);
+    rates.get(&plain).copied().or_else(|| {
+        let kin: Vec<f64> = rates.iter().filter(|(o, _)| base(o) == plain).map(|(_, r)| *r).collect();
+        let (low, high) = (kin.iter().copied().reduce(f64::min)?, kin.iter().copied().reduce(f64::max)?);
+        (high <= low * 1.03).then_some(low)
+    })
+}
+
 /// Whether a form's target shares its pipe with none of its companions, and no other pipe limits it.
 #[must_use]
 pub fn is_clean(code: &FormCode) -> bool {
@@ -71,12 +123,12 @@ impl Believed<'_> {
 /// ([`crate::choice`]): the first that is believed is taken, whatever the others' times are. Those can say that its
 /// number is not to be believed, and never put another in its place.
 #[must_use]
-pub fn solve(forms: &[Form<'_>], rates: &CleanRates) -> Net {
+pub fn solve(forms: &[Form<'_>], rates: &CleanRates, known: &Known) -> Net {
     let mut reasoning = Vec::new();
     let (mut believed, mut refusals) = (Vec::new(), Vec::new());
     for form in forms {
         let seen = format!("{}: {:.2} lanes as measured", form.name, 32.0 / form.clk_per_op);
-        match net_of(form, rates) {
+        match net_of(form, rates, known) {
             Ok((net, error)) if is_clean(form.code) => {
                 let beside = list(form.code.companions());
                 let beside = if beside.is_empty() {
@@ -130,7 +182,7 @@ pub fn solve(forms: &[Form<'_>], rates: &CleanRates) -> Net {
 }
 
 /// The net time of one form and how far it may be off, or why it has none.
-fn net_of(form: &Form<'_>, rates: &CleanRates) -> Result<(f64, f64), String> {
+fn net_of(form: &Form<'_>, rates: &CleanRates, known: &Known) -> Result<(f64, f64), String> {
     let total = form.clk_per_op;
     let instructions: f64 = form.code.per_op.iter().map(|p| p.count).sum();
     let targets: f64 = form.code.per_op.iter().filter(|p| p.target).map(|p| p.count).sum();
@@ -149,7 +201,14 @@ fn net_of(form: &Form<'_>, rates: &CleanRates) -> Result<(f64, f64), String> {
                 format!("{} is on the same pipe ({pipe}) and has no clean rate in this run", companion.opcode)
             })?;
             shared += companion.count * clk;
-        } else if let Some(clk) = own {
+        } else {
+            let clk = own.or_else(|| known.least_clk(&companion.opcode, pipe)).ok_or_else(|| {
+                format!(
+                    "{} keeps the {pipe} pipe busy for nobody knows how long: neither this run nor a profile of this \
+                     target has its rate; measure it in the same run",
+                    companion.opcode
+                )
+            })?;
             *busy.entry(pipe).or_default() += companion.count * clk;
         }
     }
@@ -208,6 +267,10 @@ mod tests {
         prepared("cvt", "F2FP", per_op).verified.remove(0).code
     }
 
+    fn solved(forms: &[Form<'_>], rates: &CleanRates) -> Net {
+        solve(forms, rates, &Known::default())
+    }
+
     fn rates() -> CleanRates {
         [("PRMT".to_owned(), 0.5), ("FADD".to_owned(), 0.25), ("LOP3.LUT".to_owned(), 0.5)].into()
     }
@@ -219,7 +282,7 @@ mod tests {
             Form { name: "clean", code: &merge, clk_per_op: 0.5 },
             Form { name: "prmt", code: &prmt, clk_per_op: 1.0 },
         ];
-        let net = solve(&forms, &rates());
+        let net = solved(&forms, &rates());
         assert_eq!((net.clk_per_op, net.form.as_deref()), (Ok(0.5), Some("clean")));
         insta::assert_snapshot!(net.reasoning.join("\n"), @"
         clean: 64.00 lanes as measured, nothing else on its pipe
@@ -227,9 +290,9 @@ mod tests {
         the net of `prmt` agrees with `clean` (+0.0 % time)
         ");
         // Without the clean form the packing chain alone still gives the net rate.
-        assert_eq!(solve(&forms[1..], &rates()).clk_per_op, Ok(0.5));
+        assert_eq!(solved(&forms[1..], &rates()).clk_per_op, Ok(0.5));
         // And without the companion's own rate it gives none.
-        assert!(solve(&forms[1..], &CleanRates::new()).clk_per_op.unwrap_err().contains("PRMT"));
+        assert!(solved(&forms[1..], &CleanRates::new()).clk_per_op.unwrap_err().contains("PRMT"));
     }
 
     #[test]
@@ -237,26 +300,26 @@ mod tests {
         let (a, b) = (code(&[("F2FP", 1.0), ("PRMT", 1.0)]), code(&[("F2FP", 1.0), ("LOP3.LUT", 1.0)]));
         let forms =
             [Form { name: "a", code: &a, clk_per_op: 1.0 }, Form { name: "b", code: &b, clk_per_op: 1.2 }];
-        assert!(solve(&forms, &rates()).clk_per_op.unwrap_err().starts_with("unresolvable"));
+        assert!(solved(&forms, &rates()).clk_per_op.unwrap_err().starts_with("unresolvable"));
     }
 
     #[test]
     fn the_order_of_the_forms_decides_and_their_times_only_whether_it_is_believed() {
         let alone = code(&[("F2FP", 1.0)]);
-        let solved = |first: f64, second: f64| {
+        let of_times = |first: f64, second: f64| {
             let forms = [("few_reads", first), ("more_reads", second)].map(|(name, clk_per_op)| Form {
                 name,
                 code: &alone,
                 clk_per_op,
             });
-            solve(&forms, &rates())
+            solved(&forms, &rates())
         };
         for (first, second) in [(0.5, 0.49), (0.49, 0.5), (0.508, 0.492), (0.5, 0.55)] {
-            let net = solved(first, second);
+            let net = of_times(first, second);
             assert_eq!((net.clk_per_op, net.form.as_deref()), (Ok(first), Some("few_reads")));
         }
-        assert!(solved(0.5, 0.55).reasoning.last().unwrap().contains("DISAGREES"));
-        let why = solved(0.55, 0.5).clk_per_op.unwrap_err();
+        assert!(of_times(0.5, 0.55).reasoning.last().unwrap().contains("DISAGREES"));
+        let why = of_times(0.55, 0.5).clk_per_op.unwrap_err();
         assert!(why.contains("`more_reads` is 9.1 % faster than `few_reads`"), "{why}");
     }
 
@@ -264,9 +327,19 @@ mod tests {
     fn a_companion_on_another_pipe_is_free_until_its_pipe_or_the_issue_port_is_full() {
         let beside = code(&[("F2FP", 1.0), ("FADD", 1.0)]);
         let form = |clk| [Form { name: "f", code: &beside, clk_per_op: clk }];
-        assert_eq!(solve(&form(0.55), &rates()).clk_per_op, Ok(0.55));
-        assert!(solve(&form(0.5), &rates()).clk_per_op.unwrap_err().contains("issue port"));
+        assert_eq!(solved(&form(0.55), &rates()).clk_per_op, Ok(0.55));
+        assert!(solved(&form(0.5), &rates()).clk_per_op.unwrap_err().contains("issue port"));
         let slow: CleanRates = [("FADD".to_owned(), 2.0)].into();
-        assert!(solve(&form(2.0), &slow).clk_per_op.unwrap_err().contains("fma pipe is busy"));
+        assert!(solved(&form(2.0), &slow).clk_per_op.unwrap_err().contains("fma pipe is busy"));
+        // What was not measured beside it is asked of the profiles, and else it has no number.
+        let none = CleanRates::new();
+        let why = solved(&form(0.55), &none).clk_per_op.unwrap_err();
+        assert!(why.contains("FADD keeps the fma pipe busy for nobody knows how long"), "{why}");
+        let known = Known::embedded(Arch::SM_90A);
+        assert_eq!(solve(&form(0.55), &none, &known).clk_per_op, Ok(0.55));
+        let shuffled = code(&[("F2FP", 1.0), ("SHFL.BFLY", 1.0)]);
+        let form = |clk| [Form { name: "f", code: &shuffled, clk_per_op: clk }];
+        assert!(solve(&form(1.0), &none, &known).clk_per_op.unwrap_err().contains("busy for 100 %"));
+        assert_eq!(solve(&form(1.5), &none, &known).clk_per_op, Ok(1.5));
     }
 }

@@ -8,7 +8,7 @@ pub use mix::mix_rows;
 
 use crate::choice::Preference;
 use crate::measure::{FormRate, ISSUE_PER_CLK, STEADY_PERCENT};
-use crate::net::{self, CleanRates, Form};
+use crate::net::{self, CleanRates, Form, Known, relative};
 use crate::prepare::Prepared;
 use alone::{alone, held_back};
 use compound::compound;
@@ -59,18 +59,6 @@ pub fn clean_rates(all: &[Measured]) -> CleanRates {
     rates
 }
 
-/// The rate of a companion that is no row of its own: that of the plain mnemonic (`IMAD` for `IMAD.MOV.U32`), or
-/// of others with the same base mnemonic (`ISETP.GE.AND` for `ISETP.NE.AND`) where those agree.
-fn relative(rates: &CleanRates, opcode: &str) -> Option<f64> {
-    let base = |o: &str| o.split('.').next().unwrap_or_default().to_owned();
-    let plain = base(opcode);
-    rates.get(&plain).copied().or_else(|| {
-        let kin: Vec<f64> = rates.iter().filter(|(o, _)| base(o) == plain).map(|(_, r)| *r).collect();
-        let (low, high) = (kin.iter().copied().reduce(f64::min)?, kin.iter().copied().reduce(f64::max)?);
-        (high <= low * 1.03).then_some(low)
-    })
-}
-
 fn with_relatives(rates: &CleanRates, all: &[Measured]) -> CleanRates {
     let mut more = rates.clone();
     for companion in all.iter().flat_map(|m| &m.prepared.verified).flat_map(|v| v.code.companions()) {
@@ -83,27 +71,31 @@ fn with_relatives(rates: &CleanRates, all: &[Measured]) -> CleanRates {
     more
 }
 
-/// The rows of all instructions, in the order of the forms, and the reasoning behind each.
+/// The rows of all instructions, in the order of the forms, and the reasoning behind each. What is known beside this run
+/// tells whether a companion on another pipe was what took the time.
 #[must_use]
-pub fn rate_rows(all: &[Measured]) -> (Vec<RateRow>, Vec<Note>) {
+pub fn rate_rows(all: &[Measured], known: &Known) -> (Vec<RateRow>, Vec<Note>) {
     let mut rates = clean_rates(all);
     // What could be solved with the clean rates is known for what needs it in turn (a vote needs a compare).
-    for row in rows_with(all, &with_relatives(&rates, all)).0 {
+    let first = rows_with(all, &with_relatives(&rates, all), known).0;
+    let mut known = known.clone();
+    known.add(&first);
+    for row in first {
         if let (Some(opcode), Some(lanes)) = (row.opcode, row.lanes_per_clk_sm) {
             rates.entry(opcode).or_insert(32.0 / lanes);
         }
     }
-    rows_with(all, &with_relatives(&rates, all))
+    rows_with(all, &with_relatives(&rates, all), &known)
 }
 
-fn rows_with(all: &[Measured], rates: &CleanRates) -> (Vec<RateRow>, Vec<Note>) {
+fn rows_with(all: &[Measured], rates: &CleanRates, known: &Known) -> (Vec<RateRow>, Vec<Note>) {
     let (mut rows, mut notes, alone) = (Vec::new(), Vec::new(), alone(all));
     let single: Vec<&Measured> = all.iter().filter(|m| m.prepared.parts.len() == 1).collect();
     let mut rest = &single[..];
     while let Some(first) = rest.first() {
         let entry = &first.prepared.parts[0].entry;
         let forms = rest.iter().take_while(|m| m.prepared.parts[0].entry.is_same(entry)).count();
-        let (row, note) = rate_row(&rest[..forms], rates, &alone);
+        let (row, note) = rate_row(&rest[..forms], (rates, known), &alone);
         rows.push(row);
         notes.push(note);
         rest = &rest[forms..];
@@ -114,7 +106,7 @@ fn rows_with(all: &[Measured], rates: &CleanRates) -> (Vec<RateRow>, Vec<Note>) 
 /// One instruction's row from its forms (at least one).
 fn rate_row(
     forms: &[&Measured],
-    rates: &CleanRates,
+    (rates, known): (&CleanRates, &Known),
     alone: &BTreeMap<String, (f64, String)>,
 ) -> (RateRow, Note) {
     let entry = &forms[0].prepared.parts[0].entry;
@@ -149,7 +141,7 @@ fn rate_row(
             .iter()
             .map(|(m, rate, code)| Form { name: &m.prepared.form, code, clk_per_op: rate.clk_per_op })
             .collect();
-        net::solve(&forms, rates)
+        net::solve(&forms, rates, known)
     };
     let mut reasoning = net.reasoning.clone();
     if let Some(several) = opcode.as_deref().filter(|o| o.contains('+')) {
@@ -269,7 +261,7 @@ mod tests {
             measured("cvt", "F2FP", &[("F2FP.X", 1.0), ("PRMT", 1.0)]),
             broken,
         ];
-        let (rows, notes) = rate_rows(&all);
+        let (rows, notes) = rate_rows(&all, &Known::default());
         let lanes: Vec<_> = rows.iter().map(|r| (r.instruction.as_str(), r.lanes_per_clk_sm)).collect();
         assert_eq!(lanes, [("ex2", Some(16.0)), ("prmt", Some(64.0)), ("cvt", Some(64.0)), ("folded", None)]);
         assert_eq!(rows[3].refused.as_deref(), Some("clean: 128 MUFU.RCP were written, the body has 0"));
@@ -285,7 +277,7 @@ mod tests {
             wide.rate.as_mut().unwrap().clk_per_op = clk;
             let mut plain = measured("mul.wide", "IMAD.WIDE", &[("IMAD.WIDE", 1.0)]);
             plain.rate.as_mut().unwrap().clk_per_op = 1.0;
-            rate_rows(&[wide, plain]).0
+            rate_rows(&[wide, plain], &Known::embedded(kbt_device::Arch::SM_90A)).0
         };
         let rows = with(1.308);
         let why = rows[0].refused.as_deref().unwrap();
@@ -302,7 +294,7 @@ mod tests {
             bfi.rate.as_mut().unwrap().clk_per_op = clk;
             let all =
                 [bfi, measured("prmt", "PRMT", &[("PRMT", 1.0)]), measured("sel", "SEL", &[("SEL", 1.0)])];
-            rate_rows(&all).0.remove(0)
+            rate_rows(&all, &Known::default()).0.remove(0)
         };
         // 5 instructions of 64 lanes: 12.8 operations.
         let why = with(32.0 / 13.41).refused.unwrap();
@@ -313,7 +305,9 @@ mod tests {
     #[test]
     fn a_row_whose_repeats_lie_apart_says_so() {
         let mut row = measured("ex2", "MUFU.EX2", &[("MUFU.EX2", 1.0)]);
-        let unsteady = |m: Measured| rate_rows(&[m]).1[0].reasoning.iter().any(|l| l.starts_with("UNSTEADY"));
+        let unsteady = |m: Measured| {
+            rate_rows(&[m], &Known::default()).1[0].reasoning.iter().any(|l| l.starts_with("UNSTEADY"))
+        };
         row.rate.as_mut().unwrap().spread_percent = 0.6;
         assert!(unsteady(row));
         assert!(!unsteady(measured("ex2", "MUFU.EX2", &[("MUFU.EX2", 1.0)])));
@@ -327,7 +321,7 @@ mod tests {
             measured("cmp", "ISETP", &[("ISETP.GE.AND", 1.0), ("SEL", 1.0)]),
             measured("vote", "VOTE", &[("VOTE.ANY", 1.0), ("ISETP.NE.AND", 1.0)]),
         ];
-        let (rows, _) = rate_rows(&all);
+        let (rows, _) = rate_rows(&all, &Known::default());
         let lanes: Vec<_> = rows.iter().map(|r| r.lanes_per_clk_sm).collect();
         assert_eq!(lanes, [Some(64.0); 3], "{:?}", rows.iter().map(|r| &r.refused).collect::<Vec<_>>());
         let apart: CleanRates = [("IMAD.HI".to_owned(), 1.0), ("IMAD.WIDE".to_owned(), 0.5)].into();

@@ -246,6 +246,17 @@ mod tests {
     }
 
     #[test]
+    fn more_targets_than_were_meant_are_refused_too() {
+        let ex2 = entry("target: [MUFU.EX2]");
+        let of =
+            |n, m| compare(&window("MUFU.EX2 R4, R4", n, LOOP), &window("MUFU.EX2 R4, R4", m, LOOP), &ex2, 8);
+        assert!(of(8, 16).is_ok());
+        for (n, m) in [(9, 16), (8, 17), (32, 32), (16, 32)] {
+            assert!(matches!(of(n, m), Err(WindowError::TargetCount { .. })), "{n} and {m}");
+        }
+    }
+
+    #[test]
     fn what_stands_once_for_twelve_operations_is_counted_too() {
         let body = |n: usize| {
             window("USHF.L.W.U32.HI UR4, UR4, 0x5, UR4", 12 * n, &["S2UR UR4, SR_CLOCKHI"].repeat(n))

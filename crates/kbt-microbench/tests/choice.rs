@@ -7,6 +7,7 @@ use kbt_device::{Pipe, embedded_profile};
 use kbt_evidence::Provenance;
 use kbt_microbench::choice::Preference;
 use kbt_microbench::measure::{FormRate, ISSUE_PER_CLK};
+use kbt_microbench::net::Known;
 use kbt_microbench::prepare::{Prepared, prepare_streams};
 use kbt_microbench::rows::{Measured, rate_rows};
 use kbt_microbench::spec::Spec;
@@ -79,7 +80,7 @@ fn measurements_that_are_off_by_two_percent_choose_the_same_opcode_and_form() {
     let clk: BTreeMap<String, f64> = known.collect();
     let times: Vec<Option<f64>> = all.iter().map(|p| modelled(p, &clk)).collect();
     let chosen = |off: &mut dyn FnMut() -> f64| -> Vec<(String, Option<String>, Option<String>)> {
-        let (rows, notes) = rate_rows(&measured(&all, &times, off));
+        let (rows, notes) = rate_rows(&measured(&all, &times, off), &Known::default());
         rows.into_iter().zip(notes).map(|(r, n)| (r.instruction, r.opcode, n.form)).collect()
     };
     let exact = chosen(&mut || 1.0);

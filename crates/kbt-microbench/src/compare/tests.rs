@@ -133,3 +133,59 @@ fn what_changed_is_said_and_the_rest_is_counted() {
     assert_eq!(audit::uncovered_numbers(&json), Vec::<String>::new());
     assert_eq!(serde_json::from_value::<Comparison>(json).unwrap(), c);
 }
+
+#[test]
+fn what_only_one_has_and_what_is_known_in_another_way_is_a_change() {
+    let a = profile("p", &[("fma", "FFMA", Some(127.8))]);
+    let told = |b: &DeviceProfile| {
+        let changes = compare(&a, b).changes;
+        changes.into_iter().map(|c| (c.of, c.kind, c.what)).collect::<Vec<_>>()
+    };
+    let mut b = a.clone();
+    b.rates[0].provenance = Provenance::assumed("nobody measured it");
+    assert_eq!(told(&b), [("fma".to_owned(), ChangeKind::Provenance, "mined became assumed".to_owned())]);
+    // Profiles of two kinds differ in every row, and that is no change of a row.
+    b.provenance = b.rates[0].provenance.clone();
+    assert_eq!(told(&b), []);
+    let mut b = a.clone();
+    b.lowering.push(Lowering {
+        operation: "div.rn.f32".to_owned(),
+        results: 1.0,
+        instructions: Vec::new(),
+        provenance: Provenance::mined("ptxas test"),
+    });
+    for (one, other, side) in [(&a, &b, "the second"), (&b, &a, "the first")] {
+        let changes = compare(one, other).changes;
+        assert_eq!((changes[0].of.as_str(), changes[0].kind), ("lowering div.rn.f32", ChangeKind::OnlyInOne));
+        assert_eq!(changes[0].what, format!("only in {side}"));
+    }
+    let mut b = a.clone();
+    b.rates[0].lanes_per_clk_sm = Some(70.0);
+    b.rates[0].results_per_clk_sm = Some(70.0);
+    b.rates[0].spread_percent = Some(90.0);
+    assert_eq!(told(&b)[0].1, ChangeKind::Rate, "a wide spread hides no fall");
+}
+
+#[test]
+fn a_latency_of_another_half_cycle_and_a_ceiling_of_another_unit_are_changes() {
+    let mut a = profile("p", &[("fma", "FFMA", Some(127.8))]);
+    a.rates[0].latency_clk = Some(4.0);
+    let mut b = a.clone();
+    b.rates[0].latency_clk = Some(4.4);
+    assert!(compare(&a, &b).changes.is_empty());
+    b.rates[0].latency_clk = Some(5.0);
+    assert_eq!(compare(&a, &b).changes[0].what, "4.0 became 5.0 clk");
+    let ceiling = |bytes, flop| kbt_device::Ceiling {
+        kind: kbt_device::CeilingKind::HbmRead,
+        bytes_per_s: bytes,
+        flop_per_s: flop,
+        seconds: None,
+        spread_percent: None,
+        provenance: Provenance::mined("ptxas test"),
+    };
+    b = a.clone();
+    a.ceilings.push(ceiling(Some(4.6e12), None));
+    b.ceilings.push(ceiling(None, Some(4.6e12)));
+    let changes = compare(&a, &b).changes;
+    assert_eq!((changes.len(), changes[0].kind), (1, ChangeKind::Ceiling), "{changes:?}");
+}

@@ -85,7 +85,7 @@ fn ceiling(
             let shape = LaunchShape::linear(sms, 256);
             let micros = time(gpu, function, shape, &mut args, 15)?;
             let work = f64::from(sms) * f64::from(TENSOR_PASSES) * kernel.per_cta;
-            let state = under_load(gpu, function, shape, &mut args)?;
+            let state = under_load(gpu, function, shape, &mut args, &micros)?;
             (micros, work, format!("WGMMA m64n256 from shared memory, random data, dense{state}"))
         }
         CeilingKind::LaunchLatency => {
@@ -147,12 +147,15 @@ fn under_load(
     function: &Function,
     shape: LaunchShape,
     args: &mut Args,
+    micros: &[f64],
 ) -> Result<String, GpuError> {
     for _ in 0..LOAD_LAUNCHES {
         // SAFETY: as in `time`; the launches have ended when this function returns.
         unsafe { gpu.launch(function, shape, args)? };
     }
-    // Asked while launches are still queued: the answer takes a millisecond, they take a tenth of a second.
+    // Asked in the last third of the launches: what is asked as they begin is the state before them.
+    let launch_s = micros.iter().sum::<f64>() / micros.len().max(1) as f64 * 1e-6;
+    std::thread::sleep(std::time::Duration::from_secs_f64(launch_s * f64::from(LOAD_LAUNCHES) * 0.7));
     let state = gpu.monitor().sample();
     gpu.synchronize()?;
     let power = state.power_w.map(|w| format!(" at {w:.0} W"));

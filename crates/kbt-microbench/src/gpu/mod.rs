@@ -10,6 +10,7 @@ pub use loops::measure_loops;
 pub use unverified::run_unverified;
 
 use crate::measure::measure;
+use crate::net::Known;
 use crate::prepare::{CHAINS, Prepared, prepare};
 use crate::rows::{Measured, Note, mix_rows, rate_rows};
 use crate::spec::Spec;
@@ -88,7 +89,7 @@ pub fn run(tools: &Toolchain, options: &RunOptions<'_>) -> Result<Run, RunError>
         let provenance = at_state(base.clone(), &monitor.sample());
         all.push(Measured { prepared: p.clone(), rate, provenance });
     }
-    let (rates, notes) = rate_rows(&all);
+    let (rates, notes) = rate_rows(&all, &Known::embedded(arch));
     let mixes = mix_rows(&all, &rates);
     let provenance = at_state(base.clone(), &monitor.sample());
     let mut profile = DeviceProfile::new(options.name.clone(), arch, provenance);

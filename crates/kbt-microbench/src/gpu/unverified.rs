@@ -3,6 +3,7 @@
 
 use super::runner::GpuRunner;
 use super::{Run, RunError, RunOptions, arch_of, at_state, measure_one};
+use crate::net::Known;
 use crate::prepare::{CHAINS, as_unverified, prepare_unverified};
 use crate::rows::{Measured, rate_rows};
 use kbt_device::{DeviceProfile, Pipe};
@@ -28,7 +29,7 @@ pub fn run_unverified(options: &RunOptions<'_>) -> Result<Run, RunError> {
             provenance: at_state(base.clone(), &monitor.sample()),
         });
     }
-    let (mut rates, notes) = rate_rows(&all);
+    let (mut rates, notes) = rate_rows(&all, &Known::embedded(arch));
     for row in &mut rates {
         row.opcode = None;
         row.pipe = Pipe::Unknown;

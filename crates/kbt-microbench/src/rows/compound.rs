@@ -98,6 +98,7 @@ fn hidden_way_back(form: &str, rate: &FormRate, code: &FormCode, rates: &CleanRa
 
 #[cfg(test)]
 mod tests {
+    use crate::net::Known;
     use crate::rows::rate_rows;
     use crate::rows::tests::measured;
     use crate::verify::PerOp;
@@ -116,7 +117,7 @@ mod tests {
         (rate.clk_per_op, rate.latency_clk) = (clk, None);
         let own = ["MUFU.EX2", "PRMT", "FFMA"].map(|o| measured(o, o, &[(o, 1.0)]));
         let all: Vec<_> = [op, sel].into_iter().chain(own).collect();
-        rate_rows(&all).0.remove(0)
+        rate_rows(&all, &Known::default()).0.remove(0)
     }
 
     #[test]

@@ -48,6 +48,7 @@ fn mix_row(m: &Measured, rows: &[RateRow]) -> MixRow {
 
 #[cfg(test)]
 mod tests {
+    use crate::net::Known;
     use crate::rows::tests::measured;
     use crate::rows::{mix_rows, rate_rows};
 
@@ -55,7 +56,7 @@ mod tests {
     fn a_mix_is_held_against_what_separate_and_shared_pipes_allow() {
         let parts =
             [measured("ex2", "MUFU.EX2", &[("MUFU.EX2", 1.0)]), measured("cvt", "F2FP", &[("F2FP.X", 1.0)])];
-        let (rows, _) = rate_rows(&parts);
+        let (rows, _) = rate_rows(&parts, &Known::default());
         let mut mix = measured("ex2", "MUFU.EX2", &[("MUFU.EX2", 1.0), ("F2FP.X", 4.0)]);
         let mut second = parts[1].prepared.parts[0].clone();
         second.steps = 4;
