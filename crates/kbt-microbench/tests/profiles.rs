@@ -50,10 +50,17 @@ fn the_readme_states_the_rows_with_a_rate_and_those_refused() {
 }
 
 #[test]
-fn every_mined_rate_is_within_three_percent_of_what_an_h200_does() {
+fn every_mined_rate_and_latency_is_within_three_percent_of_what_an_h200_does() {
     let (mined, measured) = (profile("sm_90a"), profile("h200-sxm"));
-    let (mut compared, mut off) = (0, Vec::new());
+    let (mut compared, mut latencies, mut off) = (0, 0, Vec::new());
     for row in &mined.rates {
+        let other = measured.rates.iter().find(|r| r.instruction == row.instruction);
+        if let Some((written, took)) = row.latency_clk.zip(other.and_then(|r| r.latency_clk)) {
+            latencies += 1;
+            if (written / took - 1.0).abs() > 0.03 {
+                off.push(format!("{}: latency {written} written, {took} measured", row.instruction));
+            }
+        }
         let Some(lanes) = row.lanes_per_clk_sm else { continue };
         let Ok(other) = measured.rate(&row.instruction) else { continue };
         compared += 1;
@@ -64,6 +71,7 @@ fn every_mined_rate_is_within_three_percent_of_what_an_h200_does() {
     }
     assert_eq!(off, Vec::<String>::new());
     assert!(compared >= 180, "{compared} rows have both");
+    assert!(latencies >= 100, "{latencies} latencies have both");
 }
 
 #[test]

@@ -23,6 +23,10 @@ fn the_partition_of_an_h200_has_no_mistake() {
     let counters = Counters::from_csv(COUNTERS, "h200-pipe-counters.csv").unwrap();
     let comparison = compare(&outcome, &mixes, &counters);
     assert_eq!(comparison.mistakes, Vec::<String>::new());
+    // What mixes alone take for a use, and the counters do not, is told and no pair's mistake.
+    let not_there = |what: &str| comparison.not_on_the_pipe.iter().any(|l| l.starts_with(what));
+    assert!(not_there("mul.hi.u32: 2 to 2 cycles of r1 (alu)"), "{:?}", comparison.not_on_the_pipe);
+    assert!(comparison.render_text().contains("and no instruction on its pipe: mul.hi.u32"));
     // Nearly all pairs are compared, and what is not has its reason.
     let (compared, rest) = comparison.pairs.split_once(" of ").unwrap();
     let all: usize = rest.split(' ').next().unwrap().parse().unwrap();

@@ -10,6 +10,8 @@ use kbt_evidence::{Evidence, Figure, FixClass, Standing, Step, Unit, Verdict};
 const HARMLESS: f64 = 0.5;
 /// A mix that reaches this share of what separate pipes allow runs on separate pipes.
 const SEPARATE: f64 = 0.9;
+/// Beyond this share of what separate pipes allow a measurement contradicts its bound; rates repeat to 1 %.
+const IMPOSSIBLE: f64 = 1.02;
 /// Within this of the ALU's rate is the full ALU rate.
 const FULL_RATE: f64 = 0.97;
 
@@ -102,6 +104,14 @@ impl RatesOutcome {
             let share = together / apart;
             let bound =
                 if has_plateau(&mix.provenance) { "" } else { " at least (its sweep found no plateau)" };
+            if share > IMPOSSIBLE {
+                let said = format!(
+                    "mixed with it {:.0} % of what separate pipes allow, which is impossible: one of the rates or the mix is \
+                     not what it says; measure them again",
+                    share * 100.0
+                );
+                return (false, said);
+            }
             let said = format!("mixed with it {:.0} % of what separate pipes allow{bound}", share * 100.0);
             return (share >= SEPARATE, said);
         }

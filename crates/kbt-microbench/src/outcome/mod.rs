@@ -292,6 +292,11 @@ mod tests {
     fn a_conversion_that_does_not_run_beside_the_exponential_or_is_slow_stays_open() {
         let mixed = rates_for(&profile(&hopper(), &[(E4M3, 45.0, 80.0)]), PvMode::Fp8);
         assert_eq!(mixed.suspects[1].standing, Standing::Open);
+        // Faster together than separate pipes could be is no proof of anything.
+        let impossible = rates_for(&profile(&hopper(), &[(E4M3, 400.0, 80.0)]), PvMode::Fp8);
+        assert_eq!(impossible.suspects[1].standing, Standing::Open);
+        let why = &impossible.suspects[1].reason;
+        assert!(why.contains("500 % of what separate pipes allow, which is impossible"), "{why}");
         let mut rows = hopper();
         rows[5].2 = 12.0;
         let slow = rates_for(&profile(&rows, &[(E4M3, 79.0, 80.0)]), PvMode::Fp8);

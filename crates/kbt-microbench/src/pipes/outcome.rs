@@ -196,7 +196,8 @@ impl PipesOutcome {
         if !beside.is_empty() {
             let _ = writeln!(
                 out,
-                "\nuses of other resources than its bottleneck, cycles an instruction, its companions' taken off:\n{}",
+                "\ntime that an instruction takes of other resources than its bottleneck, cycles each, its companions' taken off (by \
+                 throughput: a port or queue in common looks the same as a use of the pipe, and `--counters` tells them apart):\n{}",
                 beside.join("\n")
             );
         }

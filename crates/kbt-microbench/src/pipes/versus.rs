@@ -31,6 +31,10 @@ pub struct Comparison {
     /// resource that the counters do not name.
     #[serde(default)]
     pub not_named_by_counters: Vec<String>,
+    /// Time that an instruction takes of another's resource, on whose pipe the counters have none of it: a port or a queue
+    /// in common, and no use of that pipe.
+    #[serde(default)]
+    pub not_on_the_pipe: Vec<String>,
     /// Instructions that could not be compared, and why.
     pub left_out: Vec<String>,
 }
@@ -46,6 +50,7 @@ impl Comparison {
             pairs: String::new(),
             mistakes: Vec::new(),
             not_named_by_counters: Vec::new(),
+            not_on_the_pipe: Vec::new(),
             left_out: Vec::new(),
         }
     }
@@ -67,6 +72,9 @@ impl Comparison {
         }
         for pair in &self.not_named_by_counters {
             let _ = writeln!(out, "  a resource that the counters do not name: {pair}");
+        }
+        for part in &self.not_on_the_pipe {
+            let _ = writeln!(out, "  time of another resource, and no instruction on its pipe: {part}");
         }
         for left in &self.left_out {
             let _ = writeln!(out, "  left out: {left}");
@@ -115,6 +123,23 @@ pub fn compare(outcome: &PipesOutcome, mixes: &Mixes, counters: &Counters) -> Co
         .filter_map(|r| Some((r, comparison.pipes.get(&r.instruction)?)))
         .filter(|(_, pipes)| !pipes.is_empty())
         .collect();
+    for (row, pipes) in &rows {
+        for u in row.usage.iter().filter(|u| u.least_cycles > 0.0 && !row.bottleneck.contains(&u.resource)) {
+            let of =
+                comparison.resources.get(&u.resource).filter(|of| !of.is_empty() && of.is_disjoint(pipes));
+            if let Some(of) = of {
+                let of: Vec<&str> = of.iter().map(String::as_str).collect();
+                comparison.not_on_the_pipe.push(format!(
+                    "{}: {} to {} cycles of {} ({})",
+                    row.instruction,
+                    u.least_cycles,
+                    u.most_cycles,
+                    u.resource,
+                    of.join(", ")
+                ));
+            }
+        }
+    }
     let (mut compared, mut all) = (0, 0);
     for (k, (a, on_a)) in rows.iter().enumerate() {
         for (b, on_b) in &rows[k + 1..] {
