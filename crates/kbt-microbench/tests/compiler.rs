@@ -5,7 +5,7 @@
 
 use kbt_device::Arch;
 use kbt_microbench::mine::mine;
-use kbt_microbench::net::{CleanRates, Form, is_clean, solve};
+use kbt_microbench::net::{CleanRates, Form, Known, is_clean, solve};
 use kbt_microbench::prepare::{Prepared, prepare, prepare_streams};
 use kbt_microbench::spec::Spec;
 use kbt_toolchain::Toolchain;
@@ -106,7 +106,7 @@ fn a_feedback_move_on_the_subject_s_pipe_is_no_clean_form() {
     assert!(!is_clean(code), "{:?}", code.per_op);
     // Twice the time of what was meant, and nothing to take off: refused, not 32 lanes.
     let form = Form { name: "prmt", code, clk_per_op: 1.0 };
-    assert!(solve(&[form], &CleanRates::new()).clk_per_op.unwrap_err().contains("PRMT"));
+    assert!(solve(&[form], &CleanRates::new(), &Known::default()).clk_per_op.unwrap_err().contains("PRMT"));
 }
 
 #[test]
