@@ -37,6 +37,8 @@ impl Spec {
         let relative = if target.folder.as_os_str().is_empty() { Path::new(".") } else { &target.folder };
         let folder = std::path::absolute(relative).unwrap_or_else(|_| target.folder.clone());
         target.folder.clone_from(&folder);
+        // A plan is read back without the target file's text: its lines have served once it was read.
+        target.source = kbt_target::Source::default();
         Self { schema: SPEC_SCHEMA.to_owned(), target, folder, space, timing, screening: None }
     }
 
