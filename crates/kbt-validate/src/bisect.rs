@@ -8,7 +8,7 @@
 //! A subset's clean runs of earlier steps count: those of another step were runs of the same setting.
 //! The unchanged baseline is run against itself before anything is blamed.
 
-use crate::flake::{FlakePlan, FlakeResult, flake};
+use crate::flake::{FlakeFinding, FlakePlan, FlakeResult, flake};
 use crate::runner::{RunOutput, Runner};
 use crate::stats::runs_needed;
 use kbt_evidence::Provenance;
@@ -128,6 +128,12 @@ pub enum BisectError {
     /// The rate or the confidence is no proportion.
     #[error("rate and confidence must lie between 0 and 1, and neither at an end")]
     Proportion,
+    /// Outputs of other inputs differ by right.
+    #[error(
+        "{0}: a difference would blame a knob for what the inputs did; make the inputs once, save them, and have every \
+         run read them"
+    )]
+    OtherInputs(String),
     /// The baseline does not run.
     #[error("the baseline gave no output: {0}")]
     Baseline(String),
@@ -168,6 +174,12 @@ pub fn bisect(
         references.insert(set, output);
     }
     let baseline = flake(runner, &base_plan, &references, provenance.clone());
+    if let (FlakeFinding::OtherInputs, Some(first)) = (baseline.finding, &baseline.first) {
+        let (set, what) = (first.set_index, &first.what);
+        return Err(BisectError::OtherInputs(format!(
+            "the baseline's own runs on input set {set} were computed from other values of {what}"
+        )));
+    }
     let mut search = Search {
         runner,
         knobs,
@@ -178,7 +190,7 @@ pub fn bisect(
         steps: Vec::new(),
         clean_runs: BTreeMap::new(),
     };
-    let finding = if baseline.passed() { search.minimise() } else { BisectFinding::BaselineFlaky };
+    let finding = if baseline.passed() { search.minimise()? } else { BisectFinding::BaselineFlaky };
     Ok(BisectResult {
         schema: crate::SCHEMA.to_owned(),
         provenance,
@@ -210,6 +222,16 @@ enum Tried {
     Budget,
 }
 
+/// What one run showed.
+enum Run {
+    /// It differs from what it was held against.
+    Differs(String),
+    /// It does not.
+    Same,
+    /// It was held against nothing: it is what the next ones are held against.
+    First,
+}
+
 struct Search<'a> {
     runner: &'a dyn Runner,
     knobs: &'a [Knob],
@@ -224,37 +246,37 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Zeller and Hildebrandt's ddmin, over indices of knobs.
-    fn minimise(&mut self) -> BisectFinding {
+    fn minimise(&mut self) -> Result<BisectFinding, BisectError> {
         let mut suspects: Vec<usize> = (0..self.knobs.len()).collect();
         let mut parts = 2;
         // Whether the suspects together were seen to differ.
         let mut seen = false;
         loop {
             if suspects.len() == 1 && seen {
-                return BisectFinding::Knobs(self.names(&suspects));
+                return Ok(BisectFinding::Knobs(self.names(&suspects)));
             }
             parts = parts.min(suspects.len());
             let candidates = split(&suspects, parts);
             let rounds = if seen { 2 * self.clean } else { self.clean };
-            match self.try_in_turns(&candidates, rounds) {
-                Tried::Budget => return BisectFinding::Unfinished(self.names(&suspects)),
+            match self.try_in_turns(&candidates, rounds)? {
+                Tried::Budget => return Ok(BisectFinding::Unfinished(self.names(&suspects))),
                 Tried::Differs(place) => {
                     // The subsets come first; where a complement is chosen, the size of the parts stays.
                     parts = if place < parts { 2 } else { (parts - 1).max(2) };
                     suspects = candidates[place].clone();
                     seen = true;
                 }
-                Tried::Clean if suspects.len() == 1 => return BisectFinding::Clean,
+                Tried::Clean if suspects.len() == 1 => return Ok(BisectFinding::Clean),
                 Tried::Clean => {
                     if !seen {
-                        match self.try_in_turns(&[suspects.clone()], self.clean) {
-                            Tried::Budget => return BisectFinding::Unfinished(self.names(&suspects)),
-                            Tried::Clean => return BisectFinding::Clean,
+                        match self.try_in_turns(&[suspects.clone()], self.clean)? {
+                            Tried::Budget => return Ok(BisectFinding::Unfinished(self.names(&suspects))),
+                            Tried::Clean => return Ok(BisectFinding::Clean),
                             Tried::Differs(_) => seen = true,
                         }
                     }
                     if parts >= suspects.len() {
-                        return BisectFinding::Knobs(self.names(&suspects));
+                        return Ok(BisectFinding::Knobs(self.names(&suspects)));
                     }
                     parts = (parts * 2).min(suspects.len());
                 }
@@ -267,7 +289,7 @@ impl Search<'_> {
     }
 
     /// Runs the candidates in turns until one differs or all have been clean for so many runs, earlier ones included.
-    fn try_in_turns(&mut self, candidates: &[Vec<usize>], rounds: u32) -> Tried {
+    fn try_in_turns(&mut self, candidates: &[Vec<usize>], rounds: u32) -> Result<Tried, BisectError> {
         let mut step = BisectStep {
             subsets: candidates.iter().map(|c| self.names(c)).collect(),
             runs_count: 0,
@@ -280,7 +302,8 @@ impl Search<'_> {
             self.clean_runs.clear();
         }
         let mut result = Tried::Clean;
-        'rounds: for _ in 0..rounds {
+        let is_clean = |s: &Self, c: &Vec<usize>| s.clean_runs.get(c).is_some_and(|n| *n >= rounds);
+        'rounds: while !candidates.iter().all(|c| is_clean(self, c)) {
             for (place, candidate) in candidates.iter().enumerate() {
                 let clean = self.clean_runs.get(candidate).copied().unwrap_or(0);
                 if clean >= rounds {
@@ -293,37 +316,57 @@ impl Search<'_> {
                 self.runs += 1;
                 step.runs_count += 1;
                 step.runs_by_subset[place] += 1;
-                let set = clean % self.plan.sets.max(1);
-                if let Some(what) = self.differs(candidate, set, &mut own[place]) {
-                    step.differed = Some((step.subsets[place].join(" "), what));
-                    result = Tried::Differs(place);
-                    break 'rounds;
+                let earlier = match self.plan.against {
+                    Against::Baseline => clean,
+                    Against::Itself => step.runs_by_subset[place] - 1,
+                };
+                match self.run(candidate, earlier % self.plan.sets.max(1), &mut own[place])? {
+                    Run::Differs(what) => {
+                        step.differed = Some((step.subsets[place].join(" "), what));
+                        result = Tried::Differs(place);
+                        break 'rounds;
+                    }
+                    Run::Same => {
+                        self.clean_runs.insert(candidate.clone(), clean + 1);
+                    }
+                    Run::First => {}
                 }
-                self.clean_runs.insert(candidate.clone(), clean + 1);
             }
         }
         if step.runs_count > 0 || matches!(result, Tried::Budget) {
             self.steps.push(step);
         }
-        result
+        Ok(result)
     }
 
     /// One run. A run without an output is a difference too: the baseline always gave one.
-    fn differs(&self, changed: &[usize], set: u32, own: &mut BTreeMap<u32, RunOutput>) -> Option<String> {
+    fn run(
+        &self,
+        changed: &[usize],
+        set: u32,
+        own: &mut BTreeMap<u32, RunOutput>,
+    ) -> Result<Run, BisectError> {
         let output = match self.runner.run(&setting(self.knobs, changed), set) {
             Ok(output) => output,
-            Err(failure) => return Some(failure.to_string()),
+            Err(failure) => return Ok(Run::Differs(failure.to_string())),
         };
-        match self.plan.against {
-            Against::Baseline => self.references.get(&set)?.difference(&output),
-            Against::Itself => match own.get(&set) {
-                Some(first) => first.difference(&output),
-                None => {
-                    own.insert(set, output);
-                    None
-                }
-            },
+        let known = self.references.get(&set);
+        if let Some(input) = known.and_then(|k| k.other_input(&output)) {
+            let names = self.names(changed).join(" ");
+            return Err(BisectError::OtherInputs(format!(
+                "with {names} changed, the output of input set {set} was computed from another input `{input}` than the \
+                 baseline's"
+            )));
         }
+        let known = match self.plan.against {
+            Against::Baseline => known,
+            Against::Itself => own.get(&set),
+        };
+        let Some(known) = known else {
+            own.insert(set, output);
+            return Ok(Run::First);
+        };
+        Ok(known.difference(&output).map_or(Run::Same, Run::Differs))
     }
 }
 
@@ -336,32 +379,7 @@ fn split(suspects: &[usize], parts: usize) -> Vec<Vec<usize>> {
     [subsets, complements].concat()
 }
 
-impl BisectResult {
-    /// What was found, in one sentence.
-    #[must_use]
-    pub fn statement(&self) -> String {
-        let runs = self.runs_count;
-        match &self.finding {
-            BisectFinding::Knobs(names) => {
-                let what =
-                    self.steps.iter().rev().find_map(|s| s.differed.as_ref()).map_or("", |d| d.1.as_str());
-                format!("{} ({runs} runs beside the baseline's own; last seen: {what})", names.join(" with "))
-            }
-            BisectFinding::BaselineFlaky => {
-                format!(
-                    "the baseline itself is not steady, so no knob can be blamed: {}",
-                    self.baseline.statement()
-                )
-            }
-            BisectFinding::Clean => {
-                format!("no difference in {runs} runs, all knobs changed: nothing to blame at this rate")
-            }
-            BisectFinding::Unfinished(names) => {
-                format!("the budget of runs ended after {runs}; still among {}", names.join(", "))
-            }
-        }
-    }
-}
+mod statement;
 
 #[cfg(test)]
 mod tests;

@@ -2,13 +2,14 @@
 //!
 //! Two input sets alternate, so that what a run leaves in memory cannot be the right answer for the next one.
 //! Running ends at the first difference. That an output differs from the saved reference and that it differs
-//! from itself are two findings: the first may be a change by design, the second is a race.
+//! from itself are two findings: the first may be a change by design, the second is a race. A run is evidence only
+//! where it was held against another: the lone run of a set that has no reference is compared with nothing.
 
 use crate::runner::{RunOutput, Runner};
 use crate::stats::{RateBound, runs_needed};
 use kbt_evidence::Provenance;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How often to run, and what to state of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,6 +51,8 @@ pub enum FlakeFinding {
     OtherInputs,
     /// A run gave no output.
     RunFailed,
+    /// No run had another of its input set, or a saved reference, to be compared with.
+    Uncompared,
 }
 
 /// The outcome of [`flake`].
@@ -63,6 +66,10 @@ pub struct FlakeResult {
     pub finding: FlakeFinding,
     /// Runs made.
     pub runs_count: u32,
+    /// Those of them that had another run of their input set, or a reference, to be compared with: only they are
+    /// evidence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compared_runs_count: Option<u32>,
     /// Runs asked for.
     pub planned_runs_count: u32,
     /// Input sets that took turns.
@@ -110,6 +117,7 @@ pub fn flake(
         provenance,
         finding: FlakeFinding::Same,
         runs_count: 0,
+        compared_runs_count: None,
         planned_runs_count: plan.runs,
         sets_count: sets,
         against_reference: !references.is_empty(),
@@ -120,6 +128,7 @@ pub fn flake(
         notes: Vec::new(),
     };
     let mut first_outputs: BTreeMap<u32, RunOutput> = BTreeMap::new();
+    let mut seen = Seen { runs: BTreeMap::new(), referenced: references.keys().copied().collect() };
     for run in 0..plan.runs {
         let set = run % sets;
         result.runs_count += 1;
@@ -130,6 +139,7 @@ pub fn flake(
                 break;
             }
         };
+        *seen.runs.entry(set).or_default() += 1;
         let known = [first_outputs.get(&set), references.get(&set)];
         if let Some(name) = known.into_iter().flatten().find_map(|k| k.other_input(&output)) {
             end(&mut result, FlakeFinding::OtherInputs, set, format!("input `{name}`"));
@@ -138,27 +148,61 @@ pub fn flake(
         if let Some(before) = first_outputs.get(&set) {
             if let Some(what) = before.difference(&output) {
                 end(&mut result, FlakeFinding::DiffersFromItself, set, what);
+                result.rate = Some(seen.first_difference(plan.confidence));
                 break;
             }
             continue;
         }
-        if let Some(what) = references.get(&set).and_then(|r| r.difference(&output)) {
-            confirm(runner, plan, &mut result, set, &output, what);
+        if let Some(reference) = references.get(&set)
+            && let Some(what) = reference.difference(&output)
+        {
+            confirm(runner, plan, &mut result, set, &output, what, reference, &seen);
             break;
         }
         first_outputs.insert(set, output);
     }
-    result.rate = match result.finding {
-        FlakeFinding::Same if result.runs_count > 0 => {
-            Some(RateBound::fixed(0, result.runs_count, plan.confidence))
+    let compared = seen.compared();
+    result.compared_runs_count = Some(compared);
+    if result.finding == FlakeFinding::Same {
+        match compared {
+            0 if result.runs_count > 0 => result.finding = FlakeFinding::Uncompared,
+            0 => {}
+            _ => result.rate = Some(RateBound::fixed(0, compared, plan.confidence)),
         }
-        FlakeFinding::DiffersFromItself => {
-            Some(RateBound::first_difference(result.runs_count, plan.confidence))
+        let lone: Vec<String> = seen.lone().map(|set| set.to_string()).collect();
+        if compared > 0 && !lone.is_empty() {
+            let note = format!("input set {} ran once and was compared with nothing", lone.join(", "));
+            result.notes.push(note);
         }
-        _ => None,
-    };
+    }
     note(&mut result, &first_outputs);
     result
+}
+
+/// The runs so far by input set, and the sets that have a reference.
+struct Seen {
+    runs: BTreeMap<u32, u32>,
+    referenced: BTreeSet<u32>,
+}
+
+impl Seen {
+    /// Sets without a reference that ran once.
+    fn lone(&self) -> impl Iterator<Item = u32> {
+        self.runs.iter().filter(|(set, n)| **n == 1 && !self.referenced.contains(set)).map(|(set, _)| *set)
+    }
+
+    /// Runs that had another, or a reference, to be compared with.
+    fn compared(&self) -> u32 {
+        self.runs.values().sum::<u32>() - u32::try_from(self.lone().count()).unwrap_or(0)
+    }
+
+    /// The last run was the first that differed. Either of the two may be the odd one, so each compared run may have
+    /// been it; but the first of a set without a reference could not have been seen to differ when it came.
+    fn first_difference(&self, confidence: f64) -> RateBound {
+        let firsts = self.runs.keys().filter(|set| !self.referenced.contains(set)).count();
+        let held = self.runs.values().sum::<u32>() - u32::try_from(firsts).unwrap_or(0);
+        RateBound::first_difference_of(self.compared(), held, confidence)
+    }
 }
 
 fn end(result: &mut FlakeResult, finding: FlakeFinding, set: u32, what: String) {
@@ -167,6 +211,7 @@ fn end(result: &mut FlakeResult, finding: FlakeFinding, set: u32, what: String) 
 }
 
 /// The first output of a set differs from the saved one: always so, or only this once?
+#[allow(clippy::too_many_arguments, reason = "called once")]
 fn confirm(
     runner: &dyn Runner,
     plan: &FlakePlan,
@@ -174,14 +219,23 @@ fn confirm(
     set: u32,
     output: &RunOutput,
     what: String,
+    reference: &RunOutput,
+    seen: &Seen,
 ) {
     end(result, FlakeFinding::DiffersFromReference, set, what);
-    for _ in 0..CONFIRMING_RUNS {
+    for again_count in 1..=CONFIRMING_RUNS {
         result.runs_count += 1;
         match runner.run(&plan.env, set) {
             Err(failure) => return end(result, FlakeFinding::RunFailed, set, failure.to_string()),
             Ok(again) => {
                 if let Some(what) = output.difference(&again) {
+                    // Where this one is right, the odd one came first; else only these runs say how often.
+                    result.rate = Some(match reference.difference(&again) {
+                        None => seen.first_difference(plan.confidence),
+                        Some(_) => {
+                            RateBound::first_difference_of(again_count + 1, again_count, plan.confidence)
+                        }
+                    });
                     return end(result, FlakeFinding::DiffersFromItself, set, what);
                 }
             }
@@ -198,8 +252,8 @@ fn note(result: &mut FlakeResult, outputs: &BTreeMap<u32, RunOutput>) {
             result.notes.push(note.to_owned());
         }
     }
-    if result.finding == FlakeFinding::Same && result.target_runs_count.is_some_and(|n| result.runs_count < n)
-    {
+    let evidence = result.evidence_runs();
+    if result.finding == FlakeFinding::Same && result.target_runs_count.is_some_and(|n| evidence < n) {
         let rate = percent(result.target_rate_ratio);
         let needed = result.target_runs_count.unwrap_or(0);
         result.notes.push(format!("{needed} runs are needed to show a rate of {rate}"));
@@ -224,6 +278,12 @@ impl FlakeResult {
         self.finding == FlakeFinding::Same && self.runs_count > 0
     }
 
+    /// The runs that are evidence.
+    #[must_use]
+    pub fn evidence_runs(&self) -> u32 {
+        self.compared_runs_count.unwrap_or(self.runs_count)
+    }
+
     /// What the runs show and what they cannot show, in one sentence.
     #[must_use]
     pub fn statement(&self) -> String {
@@ -234,7 +294,8 @@ impl FlakeResult {
         });
         match (self.finding, &self.rate) {
             (FlakeFinding::Same, Some(rate)) => format!(
-                "no difference in {runs} runs: the rate is below {} with {} confidence; a rarer one need not show",
+                "no difference in {} runs: the rate is below {} with {} confidence; a rarer one need not show",
+                self.evidence_runs(),
                 percent(rate.high_ratio),
                 percent(rate.confidence_ratio),
             ),
@@ -260,119 +321,15 @@ impl FlakeResult {
                  them"
             ),
             (FlakeFinding::RunFailed, _) => format!("gave no output at {place}"),
+            (FlakeFinding::Uncompared, _) => format!(
+                "no output was compared with another: {runs} runs over {} input sets and no reference; accepted: {} \
+                 runs or more, or a reference",
+                self.sets_count,
+                self.sets_count + 1
+            ),
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::runner::RunFailure;
-    use kbt_tensor::{Dtype, Tensor, TensorSet};
-    use std::cell::Cell;
-
-    /// Gives `set` as its output, but what `odd` says at the runs it names.
-    struct Planted<F: Fn(u32) -> Option<Result<u8, RunFailure>>> {
-        run: Cell<u32>,
-        odd: F,
-    }
-
-    impl<F: Fn(u32) -> Option<Result<u8, RunFailure>>> Runner for Planted<F> {
-        fn run(&self, _: &[(String, String)], set: u32) -> Result<RunOutput, RunFailure> {
-            let run = self.run.replace(self.run.get() + 1);
-            match (self.odd)(run) {
-                Some(Ok(byte)) => Ok(RunOutput::Bytes(vec![byte])),
-                Some(Err(failure)) => Err(failure),
-                None => Ok(RunOutput::Bytes(vec![set as u8])),
-            }
-        }
-    }
-
-    fn run(reference: &[(u32, u8)], odd: impl Fn(u32) -> Option<Result<u8, RunFailure>>) -> FlakeResult {
-        let references = reference.iter().map(|&(set, byte)| (set, RunOutput::Bytes(vec![byte]))).collect();
-        let provenance = Provenance::measured("test", "none", "2026-11-30");
-        flake(&Planted { run: Cell::new(0), odd }, &FlakePlan::default(), &references, provenance)
-    }
-
-    #[test]
-    fn a_difference_once_in_twenty_runs_is_found_wherever_it_starts() {
-        for start in 0..20 {
-            let result = run(&[], |run| (run % 20 == start).then_some(Ok(99)));
-            assert_eq!(result.finding, FlakeFinding::DiffersFromItself, "start {start}");
-            assert!(result.runs_count <= 21, "it stops at the first difference");
-            let rate = result.rate.unwrap();
-            assert!(rate.low_ratio < 0.05 && 0.05 < rate.high_ratio);
-        }
-    }
-
-    #[test]
-    fn clean_runs_state_what_they_can_and_cannot_show() {
-        let result = run(&[(0, 0), (1, 1)], |_| None);
-        assert!(result.passed());
-        assert_eq!((result.runs_count, result.target_runs_count), (60, Some(59)));
-        assert_eq!(
-            result.statement(),
-            "no difference in 60 runs: the rate is below 4.87 % with 95 % confidence; a rarer one need not show"
-        );
-        assert!(result.notes.is_empty(), "{:?}", result.notes);
-    }
-
-    #[test]
-    fn a_changed_output_and_a_race_are_told_apart() {
-        let changed = run(&[(0, 7), (1, 1)], |_| None);
-        assert_eq!((changed.finding, changed.runs_count), (FlakeFinding::DiffersFromReference, 4));
-        assert_eq!(changed.rate, None, "an output that always differs has no rate");
-        let raced = run(&[(0, 0), (1, 1)], |run| (run == 0).then_some(Ok(99)));
-        assert_eq!((raced.finding, raced.runs_count), (FlakeFinding::DiffersFromItself, 2));
-        let later = run(&[(0, 0), (1, 1)], |run| (run == 30).then_some(Ok(99)));
-        assert_eq!((later.finding, later.runs_count), (FlakeFinding::DiffersFromItself, 31));
-    }
-
-    #[test]
-    fn a_run_that_fails_ends_it_and_a_command_that_ignores_its_input_set_is_noted() {
-        let failed = run(&[], |run| (run == 5).then_some(Err(RunFailure::TimedOut { limit_s: 9 })));
-        assert_eq!(failed.finding, FlakeFinding::RunFailed);
-        assert!(failed.statement().contains("run 5, input set 1: it was still running after 9 s"));
-        let deaf = run(&[], |_| Some(Ok(3)));
-        assert!(deaf.notes[0].contains("KBT_INPUT_SET"));
-    }
-
-    /// Makes its input anew each time, as programs do that draw or quantise tensors at the start.
-    struct FreshInputs(Cell<u32>);
-
-    impl Runner for FreshInputs {
-        fn run(&self, _: &[(String, String)], _: u32) -> Result<RunOutput, RunFailure> {
-            let run = self.0.replace(self.0.get() + 1);
-            let tensor = |name| {
-                let mut set = TensorSet::new();
-                set.insert(Tensor::from_f32(name, vec![1], Dtype::F32, &[run as f32]).unwrap()).unwrap();
-                set
-            };
-            let mut output = tensor("o");
-            output.record_inputs(&tensor("q"));
-            Ok(RunOutput::Tensors(output))
-        }
-    }
-
-    #[test]
-    fn runs_on_other_inputs_are_no_evidence_of_a_race() {
-        let provenance = Provenance::measured("test", "none", "2026-11-30");
-        let result = flake(&FreshInputs(Cell::new(0)), &FlakePlan::default(), &BTreeMap::new(), provenance);
-        assert_eq!((result.finding, result.runs_count, result.rate), (FlakeFinding::OtherInputs, 3, None));
-        assert!(!result.passed() && result.statement().contains("input `q`"), "{}", result.statement());
-    }
-
-    #[test]
-    fn percentages_keep_the_digits_that_matter() {
-        for (ratio, text) in [
-            (0.95, "95 %"),
-            (0.0487, "4.87 %"),
-            (0.05, "5 %"),
-            (0.000_5, "0.05 %"),
-            (1.0, "100 %"),
-            (2e-9, "2.0e-7 %"),
-        ] {
-            assert_eq!(percent(ratio), text);
-        }
-    }
-}
+mod tests;

@@ -78,7 +78,7 @@ impl VariantResult {
             FlakeFinding::DiffersFromItself | FlakeFinding::RunFailed => true,
             // An algebraic change may differ from the saved output; the comparison judges by how much.
             FlakeFinding::DiffersFromReference => self.class == ChangeClass::Reorder,
-            FlakeFinding::Same | FlakeFinding::OtherInputs => false,
+            FlakeFinding::Same | FlakeFinding::OtherInputs | FlakeFinding::Uncompared => false,
         });
         let probed = self.probes.iter().filter(|p| !p.passed).map(|p| format!("{}: {}", p.kind, p.statement));
         compared.chain(flaked.map(FlakeResult::statement)).chain(probed).collect()
@@ -234,7 +234,7 @@ impl ValidateOutcome {
         let rates = self
             .variants
             .iter()
-            .filter_map(|v| Some((v.flake.as_ref()?.runs_count, v.flake.as_ref()?.rate?)));
+            .filter_map(|v| Some((v.flake.as_ref()?.evidence_runs(), v.flake.as_ref()?.rate?)));
         match rates.max_by(|a, b| a.1.high_ratio.total_cmp(&b.1.high_ratio)) {
             None => "no repeated run says how often".to_owned(),
             Some((runs, rate)) => format!(
@@ -305,6 +305,7 @@ mod tests {
             provenance: provenance.clone(),
             finding: flake,
             runs_count: if same { 60 } else { 7 },
+            compared_runs_count: None,
             planned_runs_count: 60,
             sets_count: 2,
             against_reference: true,

@@ -42,11 +42,18 @@ impl RateBound {
     /// From runs that were stopped at the first difference, which was the last of `runs`.
     #[must_use]
     pub fn first_difference(runs: u32, confidence: f64) -> Self {
+        Self::first_difference_of(runs, runs, confidence)
+    }
+
+    /// The same where only `held` of the runs could be seen to differ when they came, the last among them; any of
+    /// `runs` may have been the odd one.
+    #[must_use]
+    pub fn first_difference_of(runs: u32, held: u32, confidence: f64) -> Self {
         let alpha = 1.0 - confidence;
-        let runs = f64::from(runs.max(1));
+        let (runs, held) = (f64::from(runs.max(1)), f64::from(held.max(1)));
         // P(first at or before n) = 1 - (1-p)^n and P(first at or after n) = (1-p)^(n-1).
         let low = 1.0 - (1.0 - alpha).powf(1.0 / runs);
-        let high = if runs > 1.0 { 1.0 - alpha.powf(1.0 / (runs - 1.0)) } else { 1.0 };
+        let high = if held > 1.0 { 1.0 - alpha.powf(1.0 / (held - 1.0)) } else { 1.0 };
         let sampling = Sampling::FirstDifference;
         Self { sampling, confidence_ratio: confidence, low_ratio: low, high_ratio: high }
     }

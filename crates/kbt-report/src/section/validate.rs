@@ -79,6 +79,7 @@ fn variants(sources: &Sources, o: &ValidateOutcome) -> Table {
                 FlakeFinding::DiffersFromReference => "the same, but not the saved output",
                 FlakeFinding::OtherInputs => "other inputs",
                 FlakeFinding::RunFailed => "a run failed",
+                FlakeFinding::Uncompared => "compared with nothing",
             };
             format!("{} runs: {what}", f.runs_count)
         });

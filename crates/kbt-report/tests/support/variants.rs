@@ -120,6 +120,7 @@ fn variant(name: &str, values: &[f32], class: ChangeClass, runs: u32, fails: boo
         provenance: p.clone(),
         finding: if fails { FlakeFinding::DiffersFromItself } else { FlakeFinding::Same },
         runs_count: runs,
+        compared_runs_count: None,
         planned_runs_count: 60,
         sets_count: 2,
         against_reference: true,

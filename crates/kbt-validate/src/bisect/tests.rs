@@ -92,6 +92,9 @@ fn two_that_must_meet_are_named_within_the_default_budget() {
 #[test]
 fn nothing_to_blame_and_an_ended_budget_are_said() {
     let none = run(&[], 1, 1, &BisectPlan::default());
+    assert!(
+        none.statement().starts_with("no difference in 59 runs with all knobs changed, nor in 118 with some")
+    );
     assert_eq!((none.finding, none.runs_count), (BisectFinding::Clean, 3 * 59));
     let short = BisectPlan { max_runs: 4, ..BisectPlan::default() };
     let BisectFinding::Unfinished(names) = run(&["E"], 1_000_000, 1, &short).finding else { panic!() };
@@ -120,4 +123,58 @@ fn one_knob_alone_is_tried_alone() {
     let knob = Knob { name: "A".to_owned(), base: "0".to_owned(), changed: "1".to_owned() };
     let result = bisect(&runner, &[knob], &BisectPlan::default(), Provenance::assumed("simulated")).unwrap();
     assert_eq!((result.finding, result.runs_count), (BisectFinding::Knobs(vec!["A".to_owned()]), 1));
+}
+
+#[test]
+fn against_itself_the_first_run_of_a_set_is_no_evidence() {
+    let plan = BisectPlan { against: Against::Itself, confidence: 0.04, ..BisectPlan::default() };
+    // One clean run is enough here, which has to be held against another of its set first.
+    let clean = run_of(&["A"], &[], 1, 1, &plan);
+    assert_eq!((&clean.finding, clean.runs_count), (&BisectFinding::Clean, 3), "{clean:?}");
+}
+
+/// Records as its input what `input` says of its knob and its set.
+struct Recording(fn(bool, u32) -> f32);
+
+impl Runner for Recording {
+    fn run(&self, env: &[(String, String)], set: u32) -> Result<RunOutput, RunFailure> {
+        use kbt_tensor::{Dtype, Tensor, TensorSet};
+        let tensor = |name, value| {
+            let mut set = TensorSet::new();
+            set.insert(Tensor::from_f32(name, vec![1], Dtype::F32, &[value]).unwrap()).unwrap();
+            set
+        };
+        let mut output = tensor("o", set as f32);
+        output.record_inputs(&tensor("q", (self.0)(env.iter().any(|(_, v)| v == "1"), set)));
+        Ok(RunOutput::Tensors(output))
+    }
+}
+
+#[test]
+fn outputs_of_other_inputs_blame_no_knob() {
+    let knob = Knob { name: "A".to_owned(), base: "0".to_owned(), changed: "1".to_owned() };
+    let found = |input, against| {
+        let plan = BisectPlan { against, ..BisectPlan::default() };
+        bisect(&Recording(input), std::slice::from_ref(&knob), &plan, Provenance::assumed("simulated"))
+    };
+    for against in [Against::Baseline, Against::Itself] {
+        let steady = found(|_, set| set as f32, against).unwrap();
+        assert_eq!(steady.finding, BisectFinding::Clean);
+        let Err(BisectError::OtherInputs(why)) = found(|changed, _| f32::from(u8::from(changed)), against)
+        else {
+            panic!("the inputs differ")
+        };
+        assert!(why.contains("with A changed") && why.contains("input `q`"), "{why}");
+    }
+}
+
+#[test]
+fn a_baseline_that_draws_its_inputs_anew_is_refused() {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static RUN: AtomicU32 = AtomicU32::new(0);
+    let knob = Knob { name: "A".to_owned(), base: "0".to_owned(), changed: "1".to_owned() };
+    let runner = Recording(|_, _| RUN.fetch_add(1, Ordering::Relaxed) as f32);
+    let result = bisect(&runner, &[knob], &BisectPlan::default(), Provenance::assumed("simulated"));
+    let Err(BisectError::OtherInputs(why)) = result else { panic!("the inputs differ") };
+    assert!(why.contains("input set 0") && why.contains("input `q`"), "{why}");
 }

@@ -5,7 +5,7 @@ mod process;
 use crate::output::{Failure, Format, Outcome, emit, print, read_input, tell};
 use kbt_evidence::Provenance;
 use kbt_tensor::{Dtype, ReadOptions, Tensor, TensorFile};
-use kbt_validate::bisect::{Against, BisectFinding, BisectPlan, Knob, bisect};
+use kbt_validate::bisect::{Against, BisectError, BisectFinding, BisectPlan, Knob, bisect};
 use kbt_validate::compare::{ChangeClass, CompareError, Rules, Sides, Tensors, compare};
 use kbt_validate::flake::{FlakeFinding, FlakePlan, flake};
 use kbt_validate::probe::{PFormat, Probe, ProbeKind};
@@ -319,7 +319,12 @@ fn run_flake(args: &FlakeArgs) -> Outcome {
         print(args.run.format, &result, ToString::to_string)?;
         return Err(Failure::Refused("the runs did not see the same inputs".to_owned()));
     }
-    gate(result.passed(), print(args.run.format, &result, ToString::to_string))
+    let printed = print(args.run.format, &result, ToString::to_string);
+    if result.finding == FlakeFinding::Uncompared {
+        printed?;
+        return Err(Failure::Refused("nothing was compared".to_owned()));
+    }
+    gate(result.passed(), printed)
 }
 
 fn run_bisect(args: &BisectArgs) -> Outcome {
@@ -345,7 +350,10 @@ fn run_bisect(args: &BisectArgs) -> Outcome {
     let result = bisect(&process, &knobs, &plan, process.provenance("bisect"));
     process.end_progress();
     process.check_between()?;
-    let mut result = result?;
+    let mut result = result.map_err(|error| match error {
+        BisectError::OtherInputs(_) => Failure::Refused(error.to_string()),
+        other => other.into(),
+    })?;
     result.provenance = process.provenance("bisect");
     result.baseline.provenance = result.provenance.clone();
     let printed = print(args.run.format, &result, ToString::to_string);
