@@ -21,7 +21,19 @@ impl Compiler for Tools {
         let (_, said) = self.run("ptxas", &[&target, "-v", &source, "-o", &cubin]);
         let listing = parse(&self.run("nvdisasm", &["-c", &cubin]).0).map_err(|e| e.to_string())?;
         let remarks = said.lines().filter(|l| l.contains("(C")).map(ToOwned::to_owned).collect();
-        Ok(Build { listing, registers: BTreeMap::new(), remarks })
+        let mut registers = BTreeMap::new();
+        let mut entry = "";
+        for line in said.lines() {
+            entry = line
+                .split("Compiling entry function '")
+                .nth(1)
+                .and_then(|l| l.split('\'').next())
+                .unwrap_or(entry);
+            if let Some(n) = line.split("Used ").nth(1).and_then(|l| l.split(' ').next()?.parse().ok()) {
+                registers.insert(entry.to_owned(), n);
+            }
+        }
+        Ok(Build { listing, registers, remarks })
     }
 }
 
@@ -72,4 +84,47 @@ fn role_budgets_follow_the_kernel_and_each_role_has_its_own_cost() {
     }
     assert_eq!(found.rows[0].setting_registers, [160, 32, 160]);
     assert_eq!(found.rows[0].spill_store_bytes, 0, "{:?}", found.rows[0]);
+}
+
+#[test]
+fn the_registers_at_launch_are_those_that_the_assembler_gives() {
+    let Some(tools) = Tools::find() else { return };
+    let ptx = |threads: u32, bounds: &str, inc: u32, dec: u32| {
+        format!(
+            ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 p)\n.maxntid {threads}, 1, 1\n\
+             {bounds}\n{{\n.reg .pred %p;\n.reg .b32 %r;\n.reg .b64 %a;\nmov.u32 %r, %tid.x;\nsetp.lt.u32 %p, %r, 128;\n\
+             ld.param.u64 %a, [p];\n@%p bra $L;\nsetmaxnreg.inc.sync.aligned.u32 {inc};\nst.global.u32 [%a], %r;\nret;\n\
+             $L:\nsetmaxnreg.dec.sync.aligned.u32 {dec};\nret;\n}}\n"
+        )
+    };
+    for (threads, bounds, inc, dec, launch, pool) in [
+        (384, ".minnctapersm 1", 160, 24, 160, 480),
+        (384, ".minnctapersm 1", 120, 24, 120, 360),
+        (384, ".minnctapersm 1", 240, 24, 168, 504),
+        (384, ".minnctapersm 2", 120, 24, 80, 240),
+        (512, ".minnctapersm 1", 104, 24, 104, 416),
+        (256, ".minnctapersm 1", 128, 40, 128, 256),
+        (256, ".minnctapersm 1", 64, 24, 64, 128),
+        (256, ".minnctapersm 1", 232, 24, 232, 464),
+        (256, ".minnctapersm 1", 256, 24, 255, 512),
+        (384, ".maxnreg 128", 160, 24, 128, 384),
+    ] {
+        let text = ptx(threads, bounds, inc, dec);
+        let what = format!("{threads} threads, {bounds}, {inc}/{dec}");
+        // The model alone, then with the compiler's own count; both are the cubin's.
+        let module = kbt_ptx::parse(&text).unwrap();
+        match kbt_sass::regs::RolePlan::new(&module.functions[0], None, 1) {
+            Ok(plan) => assert_eq!((plan.launch_registers, plan.pool_registers), (launch, pool), "{what}"),
+            Err(e) => panic!("{what}: {e}"),
+        }
+        let roles = Sweep::Roles { most: 1, warpgroups: None };
+        let found = sweep(&text, Arch::SM_90A, &roles, &tools).unwrap();
+        assert_eq!(found.plans[0].launch_registers, launch, "{what}");
+        assert_eq!(found.rows[0].registers, Some(launch), "{what}");
+    }
+    // Without a bound on its CTAs ptxas ignores the budgets: it is launched with what it needs.
+    let found =
+        sweep(&ptx(384, "", 160, 24), Arch::SM_90A, &Sweep::Roles { most: 1, warpgroups: None }, &tools)
+            .unwrap();
+    assert!(found.plans[0].launch_registers < 24, "{:?}", found.plans[0]);
 }

@@ -35,6 +35,14 @@ pub struct Build {
     pub remarks: Vec<String>,
 }
 
+impl Build {
+    /// Registers a thread of a kernel at launch: as the compiler says, else as its machine code states.
+    fn registers_of(&self, function: &str) -> Option<u32> {
+        let stated = || self.listing.function(function)?.resources?.registers;
+        self.registers.get(function).copied().or_else(stated)
+    }
+}
+
 /// What is swept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sweep {
@@ -154,6 +162,15 @@ pub fn study(
         match compiler.assemble(&job.text, arch) {
             Ok(build) => {
                 outcome.provenance = crate::metrics::provenance(&build.listing);
+                // The first setting of a kernel is its own: what it is launched with is the compiler's to say.
+                for plan in &mut outcome.plans {
+                    if plan.settings.first() == Some(&job.setting)
+                        && job.function.as_ref() == Some(&plan.function)
+                        && let Some(registers) = build.registers_of(&plan.function)
+                    {
+                        plan.launched_with(registers);
+                    }
+                }
                 let plans = &outcome.plans;
                 outcome.rows.extend(rows(&build, &job, plans, profile));
             }
@@ -215,7 +232,7 @@ fn rows<'b>(
         RegsRow {
             setting_registers: job.setting.clone(),
             function: function.name.clone(),
-            registers: build.registers.get(&function.name).copied(),
+            registers: build.registers_of(&function.name),
             instructions: section.instructions,
             spill_store_bytes: stored(&section.local_memory),
             spill_load_bytes: loaded(&section.local_memory),

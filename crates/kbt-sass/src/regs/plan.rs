@@ -1,7 +1,8 @@
 //! Budgets of a kernel's roles that fit the register file together.
 //!
 //! `setmaxnreg` moves registers within the pool that the launch reserved: the registers at launch times the
-//! warpgroups. A setting that asks for more never returns; one that leaves eight over wastes them.
+//! warpgroups. A setting that asks for more never returns; one that leaves eight over wastes them. ptxas gives a thread at
+//! launch the most that any role sets, or what the launch bounds leave where that is less.
 
 use kbt_ptx::{BudgetSite, Function};
 use serde::{Deserialize, Serialize};
@@ -20,9 +21,9 @@ pub struct RolePlan {
     pub sites_of_role: Vec<u32>,
     /// Warpgroups that run each role.
     pub warpgroups: Vec<u32>,
-    /// Where the warpgroups come from: `given`, `only fit`, or `one of several fits`.
+    /// Where the warpgroups come from: `given`, `only fit`, `fullest of 3 that fit`, or `one of 2 fullest of 3 that fit`.
     pub warpgroups_by: String,
-    /// Registers a thread at launch.
+    /// Registers a thread at launch with the kernel's own setting: the compiler's count where it made one.
     pub launch_registers: u32,
     /// Registers a thread, summed over the warpgroups, that the launch reserves.
     pub pool_registers: u32,
@@ -76,6 +77,8 @@ const MOST_THREADS: u32 = 1024;
 const STEP: u32 = 8;
 const LEAST: u32 = 24;
 const MOST: u32 = 256;
+/// What the machine code of a thread can name.
+const MOST_OF_A_THREAD: u32 = 255;
 /// Settings looked at before the nearest are taken.
 const LOOKED_AT: usize = 20_000;
 
@@ -96,13 +99,14 @@ impl RolePlan {
         let all = threads / 128;
         let ctas = number(".minnctapersm").unwrap_or(1).max(1);
         let share = FILE / threads.saturating_mul(ctas);
-        let launch = share.min(number(".maxnreg").unwrap_or(255)).min(255) / STEP * STEP;
+        // What the launch can reserve at most; each setting's own launch is the largest of its budgets, up to this.
+        let launch = share.min(number(".maxnreg").unwrap_or(MOST)).min(MOST) / STEP * STEP;
         let pool = launch * all;
         let own: Vec<u32> = sites.iter().map(|s| s.registers).collect();
         let mut roles = sites.clone();
         let mut sites_of_role = Vec::new();
         let (warpgroups, by) = match warpgroups {
-            Some(given) if adds_up(given, sites.len(), all) => (given.to_vec(), "given"),
+            Some(given) if adds_up(given, sites.len(), all) => (given.to_vec(), "given".to_owned()),
             Some(given) => {
                 return Err(PlanError::Warpgroups { given: given.to_vec(), roles: sites.len(), all });
             }
@@ -128,18 +132,27 @@ impl RolePlan {
         };
         settings.retain(|s| *s != own);
         settings.sort_by_cached_key(|s| (distance(s), s.clone()));
+        let at_launch = own.iter().copied().max().unwrap_or(launch).min(launch);
         settings.insert(0, own);
         settings.truncate(most.max(1));
-        Ok(Self {
+        let mut plan = Self {
             function: function.name.clone(),
             sites: sites.iter().map(|s| format!("line {}", s.line)).collect(),
             sites_of_role,
             warpgroups,
-            warpgroups_by: by.to_owned(),
-            launch_registers: launch,
-            pool_registers: pool,
+            warpgroups_by: by,
+            launch_registers: 0,
+            pool_registers: 0,
             settings,
-        })
+        };
+        plan.launched_with(at_launch);
+        Ok(plan)
+    }
+
+    /// Takes the registers that a thread of the kernel has at launch; the pool is what its warpgroups get then.
+    pub(super) fn launched_with(&mut self, registers: u32) {
+        self.launch_registers = registers.min(MOST_OF_A_THREAD);
+        self.pool_registers = registers.next_multiple_of(STEP) * self.warpgroups.iter().sum::<u32>();
     }
 
     /// The warpgroups that run a `setmaxnreg`, by its place in the order of the PTX.
@@ -181,9 +194,9 @@ fn adds_up(warpgroups: &[u32], roles: usize, all: u32) -> bool {
 }
 
 /// How many warpgroups run each role: the shares that fit the pool and leave the least of it.
-fn shares(budgets: &[u32], all: u32, pool: u32) -> Option<(Vec<u32>, &'static str)> {
+fn shares(budgets: &[u32], all: u32, pool: u32) -> Option<(Vec<u32>, String)> {
     let mut best: Option<(u64, Vec<u32>)> = None;
-    let mut several = false;
+    let (mut fit, mut fullest) = (0, 0);
     let mut open = vec![Vec::new()];
     while let Some(taken) = open.pop() {
         let used: u32 = taken.iter().sum();
@@ -191,10 +204,11 @@ fn shares(budgets: &[u32], all: u32, pool: u32) -> Option<(Vec<u32>, &'static st
         if left == 0 {
             let sum: u64 = taken.iter().zip(budgets).map(|(m, b)| u64::from(*m) * u64::from(*b)).sum();
             if used == all && sum <= u64::from(pool) {
+                fit += 1;
                 match &best {
                     Some((most, _)) if *most > sum => {}
-                    Some((most, _)) if *most == sum => several = true,
-                    _ => (best, several) = (Some((sum, taken)), false),
+                    Some((most, _)) if *most == sum => fullest += 1,
+                    _ => (best, fullest) = (Some((sum, taken)), 1),
                 }
             }
             continue;
@@ -202,7 +216,12 @@ fn shares(budgets: &[u32], all: u32, pool: u32) -> Option<(Vec<u32>, &'static st
         let last = all.saturating_sub(used + u32::try_from(left).unwrap_or(u32::MAX) - 1);
         open.extend((1..=last).map(|m| taken.iter().copied().chain([m]).collect()));
     }
-    best.map(|(_, shares)| (shares, if several { "one of several fits" } else { "only fit" }))
+    let by = match (fit, fullest) {
+        (1, _) => "only fit".to_owned(),
+        (_, 1) => format!("fullest of {fit} that fit"),
+        _ => format!("one of {fullest} fullest of {fit} that fit"),
+    };
+    best.map(|(_, shares)| (shares, by))
 }
 
 /// Every setting that fits and of which no budget can be raised: what lowers stays below the launch's count,
@@ -251,11 +270,18 @@ mod tests {
     #[test]
     fn warpgroups_follow_from_what_fits() {
         let found = plan(".maxntid 512, 1, 1\n.minnctapersm 1", &FA, None).unwrap();
-        assert_eq!((found.warpgroups.as_slice(), found.warpgroups_by.as_str()), (&[1, 1, 2][..], "only fit"));
+        assert_eq!(
+            (found.warpgroups.as_slice(), found.warpgroups_by.as_str()),
+            (&[1, 1, 2][..], "fullest of 2 that fit")
+        );
         assert_eq!((found.launch_registers, found.pool_registers), (128, 512));
         // Five warpgroups start with 96 registers each.
         let found = plan(".reqntid 640", &[("inc", 152), ("dec", 24), ("inc", 104)], None).unwrap();
         assert_eq!((found.launch_registers, found.pool_registers), (96, 480));
+        let found = plan(".maxntid 384, 1, 1", &FA, None).unwrap();
+        assert_eq!(found.warpgroups_by, "only fit");
+        let found = plan(".maxntid 512, 1, 1", &[("inc", 160), ("inc", 160), ("dec", 24)], None).unwrap();
+        assert_eq!(found.warpgroups_by, "one of 2 fullest of 3 that fit");
         let found = plan(".maxntid 512, 1, 1", &[("inc", 168), ("inc", 168), ("dec", 24)], None).unwrap();
         assert_eq!(found.warpgroups_by, "only fit");
         assert_eq!(found.warpgroups, [1, 1, 2]);
