@@ -372,3 +372,27 @@ fn an_import_replaces_nothing_unasked_and_leaves_nothing_half_written() {
     recording_of(&fake, &dir.path().join("new"), false).unwrap_err();
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "only the recording is there");
 }
+
+#[test]
+fn a_kernel_of_many_instructions_an_element_is_not_called_memory_bound() {
+    let climb = |listing: &str, flop: &str| {
+        let run = "echo kbt-time-us 2900; [ -z \"$KBT_DUMP\" ] || cp k.sass $KBT_DUMP";
+        let facts = FACTS.replace("  reuse", &format!("{flop}  reuse"));
+        let yaml = format!("run: {{command: [sh, run.sh]}}\n{facts}");
+        let fake = Fake::new(live(), &[("run.sh", run), ("k.sass", listing)], &yaml);
+        step(&fake.climb().1, Step::Triage).headline.clone()
+    };
+    let listing = |n: usize| {
+        let line = |(i, text): (usize, &str)| format!("/*{:04x}*/ {text} ;\n", i * 16);
+        let body = ["LDG.E R0, [R2]"].into_iter().chain(vec!["FFMA R0, R0, R0, R0"; n]);
+        let all = body.chain(["STG.E [R2], R0", "EXIT"]).enumerate().map(line);
+        format!("\t.target\tsm_90a\n\t.section\t.text.k,\"ax\",@progbits\n{}", all.collect::<String>())
+    };
+    let told = climb(&listing(1024), "");
+    assert!(told.contains("1027 issue slots an element") && !told.starts_with("memory-bound"), "{told}");
+    let told = climb(&listing(1024), "  flop_per_element: 2048\n");
+    assert!(told.starts_with("compute-bound") && !told.contains("issue slots"), "{told}");
+    // Four elements a thread.
+    assert!(climb(&listing(1024).replace("STG.E ", "STG.E.128 "), "").contains("257 issue slots an element"));
+    assert!(!climb(&listing(8), "").contains("issue slots"));
+}

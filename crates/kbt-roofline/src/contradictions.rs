@@ -1,7 +1,10 @@
 //! Figures that cannot be: a time below a bound, a share of more than a whole. They are reported, never clamped; what is
 //! within the reach of a measured ceiling's own kernel, or of counters of different passes, need not be settled first.
 
+mod code;
 mod device;
+
+pub(crate) use code::{ISSUE_OVER_BYTES, against_memory};
 
 use crate::bounds::Accounts;
 use crate::ceilings::{Ceilings, RoofKind};

@@ -35,10 +35,13 @@ pub(crate) fn initial(outcome: &TriageOutcome, case: &Case<'_>) -> Outputs {
         || outcome.margin_reason.clone().unwrap_or_default(),
         |m| format!("{:.1} x from the ridge of {}", m.value, case.ceilings.device),
     );
+    let against = outcome.against_memory().map(|c| {
+        format!("{NO_BOTTLENECK}: by its intensity the call would be memory-bound, but {}. Settle that first (P0).", c.what)
+    });
     Outputs {
-        conclusion: format!(
+        conclusion: against.unwrap_or_else(|| format!(
             "initial call, by arithmetic intensity alone: {call}, {margin}. No time is given, so no bottleneck is asserted."
-        ),
+        )),
         evidence: evidence(outcome, case),
         artifact: artifact(outcome, case),
         validation: validation(outcome, case.sheet, case.work.kind),

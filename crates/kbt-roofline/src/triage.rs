@@ -108,6 +108,7 @@ pub fn triage(
         cross_device,
         by_arithmetic: initial.call == Call::ComputeBound,
     };
+    let against_memory = contradictions::against_memory(sheet, &work, &accounts, &initial);
     outcome.call = Some(initial.call);
     outcome.margin.clone_from(&initial.margin);
     outcome.margin_reason = outcome.margin.is_none().then(|| NO_OPERATIONS.to_owned());
@@ -124,6 +125,11 @@ pub fn triage(
         refuse(&mut outcome, sheet, missing);
         if only_time {
             outcome.status = Status::Initial;
+            if against_memory.is_some() {
+                outcome.call = None;
+                (outcome.margin, outcome.margin_reason) = (None, None);
+            }
+            outcome.contradictions.extend(against_memory);
             outcome.outputs = Some(outputs::initial(&outcome, &case));
         } else {
             outcome.call = None;
@@ -135,6 +141,14 @@ pub fn triage(
     outcome.status = Status::Diagnosed;
     diagnose(&mut outcome, &case);
     outcome.contradictions = contradictions::contradictions(&accounts, sheet, ceilings, &signals);
+    if let Some(against) = against_memory {
+        if outcome.call == Some(Call::MemoryBound) {
+            outcome.call = Some(Call::Neither);
+            outcome.margin = None;
+            outcome.margin_reason = Some("the issue slots of its machine code speak against it".to_owned());
+        }
+        outcome.contradictions.push(against);
+    }
     outcome.checks = checks::run(&signals);
     let all: Vec<(ExperimentResult, String)> = sheet
         .results

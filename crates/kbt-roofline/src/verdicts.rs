@@ -2,7 +2,10 @@
 //! ceilings and a measured time.
 
 use crate::candidates::BottleneckClass;
-use crate::outcome::{Call, CandidateRow, CandidateStanding as Standing, Resource, Status, TriageOutcome};
+use crate::contradictions::ISSUE_OVER_BYTES;
+use crate::outcome::{
+    Call, CandidateRow, CandidateStanding as Standing, Contradiction, Resource, Status, TriageOutcome,
+};
 use kbt_evidence::{Evidence, Figure, FixClass, Standing as Ruled, Step, Verdict};
 
 /// A side whose roof needs less than this share of the time cannot be what the time is spent on.
@@ -19,7 +22,11 @@ impl TriageOutcome {
         if self.status != Status::Diagnosed {
             return self.refused_verdicts();
         }
-        let mut verdicts = vec![self.memory(), self.tensor(), self.launch()];
+        let memory = match self.against_memory() {
+            Some(c) => self.memory().with(Evidence::against(c.what.clone(), vec![c.figure.clone()])),
+            None => self.memory(),
+        };
+        let mut verdicts = vec![memory, self.tensor(), self.launch()];
         let told: Vec<FixClass> = verdicts.iter().map(|v| v.class).collect();
         for row in &self.evidence {
             let Some(class) = row.class.fix_class() else { continue };
@@ -185,11 +192,21 @@ impl TriageOutcome {
                     format!("; {word} {}{share}", r.title)
                 });
                 let rough = if self.order_of_magnitude { ", order of magnitude" } else { "" };
-                format!("{call}{rough}{first}")
+                let against = self.against_memory().map_or(String::new(), |c| format!("; but {}", c.what));
+                format!("{call}{rough}{first}{against}")
+            }
+            (Status::Initial, _) if let Some(c) = self.against_memory() => {
+                format!("no initial call: by intensity memory-bound, but {}", c.what)
             }
             (Status::Initial, Some(call)) => format!("initial call {call}; no diagnosis without a timing"),
             _ => format!("refused: {}", self.refusal.as_deref().unwrap_or("facts are missing")),
         }
+    }
+
+    /// What the issue slots of the machine code say against a memory-bound call.
+    #[must_use]
+    pub fn against_memory(&self) -> Option<&Contradiction> {
+        self.contradictions.iter().find(|c| c.figure.name == ISSUE_OVER_BYTES)
     }
 
     /// The candidate to name: the first that is not out by an experiment or by evidence against it alone.

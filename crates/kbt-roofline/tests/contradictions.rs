@@ -148,3 +148,58 @@ fn operands_read_again_behind_the_arithmetic_are_no_conflict() {
     let uncounted = product(40.0).contradictions;
     assert!(uncounted.iter().any(|c| c.settle_first && c.what.contains("no bytes were counted")));
 }
+
+#[test]
+fn a_kernel_whose_instructions_take_longer_than_its_bytes_is_not_called_memory_bound() {
+    let map = |flop: &str, slots: f64, timing: &str| {
+        let text = format!(
+            "operator: {{kind: elementwise{flop}}}\nshape: {{elements: 67108864}}\ndtypes: {{inputs: [fp32]}}\n\
+             dataflow: {{reuse: none}}\nimplementation: {{issue_slots_per_element: {slots}}}\n{timing}\n"
+        );
+        let sheet = FactSheet::from_yaml(&text, "f.yaml").unwrap();
+        triage(&sheet, Some(&Ceilings::published(part("H200").unwrap())), &[]).unwrap()
+    };
+    let timed = "timing: {median_us: 2900, method: cuda_graph}";
+    // 1024 multiply-adds an element that nobody stated, and stated as one operation.
+    for flop in ["", ", flop_per_element: 1"] {
+        let o = map(flop, 1040.0, timed);
+        let told: Vec<&str> = o.contradictions.iter().map(|c| c.what.as_str()).collect();
+        assert!(matches!(told.as_slice(), [one] if one.contains("1040 issue slots an element")), "{told:?}");
+        assert_eq!(o.call, Some(Call::Neither));
+        assert!(o.headline().contains("1040 issue slots"), "{}", o.headline());
+        assert!(o.order.iter().any(|s| s.priority == Priority::P0 && s.action.contains("1040 issue slots")));
+        let memory = &o.verdicts()[0];
+        assert!(memory.evidence.iter().any(|e| e.statement.contains("1040 issue slots")), "{memory:?}");
+        let o = map(flop, 1040.0, "");
+        assert_eq!(o.call, None);
+        assert!(o.headline().starts_with("no initial call: "), "{}", o.headline());
+        assert!(o.outputs.unwrap().conclusion.contains("1040 issue slots"));
+    }
+    // Few slots, operations that are stated, and a count that the time itself beats say nothing.
+    for (flop, slots, timing) in [
+        ("", 20.0, timed),
+        ("", 20.0, ""),
+        (", flop_per_element: 2048", 1040.0, timed),
+        ("", 1040.0, "timing: {median_us: 200, method: cuda_graph}"),
+    ] {
+        let o = map(flop, slots, timing);
+        assert_eq!(o.contradictions, [], "{flop} {slots} {timing}");
+        assert!(o.call.is_some(), "{flop} {slots} {timing}");
+    }
+}
+
+#[test]
+fn the_operations_of_a_map_that_nobody_states_are_assumed_and_said_to_be() {
+    for (flop, kind) in [("", "assumed"), (", flop_per_element: 1", "given"), (", flop: 67108864", "given")] {
+        let text = format!(
+            "operator: {{kind: elementwise{flop}}}\nshape: {{elements: 67108864}}\ndtypes: {{inputs: [fp32]}}\n\
+             dataflow: {{reuse: none}}\n"
+        );
+        let sheet = FactSheet::from_yaml(&text, "f.yaml").unwrap();
+        let o = triage(&sheet, Some(&Ceilings::published(part("H200").unwrap())), &[]).unwrap();
+        assert_eq!(o.initial.unwrap().flop.provenance.kind.as_str(), kind, "{flop}");
+        let told = o.outputs.unwrap().evidence.assumptions;
+        let says = told.iter().any(|a| a == "1 operation an element assumed; state flop_per_element");
+        assert_eq!(says, kind == "assumed", "{told:?}");
+    }
+}

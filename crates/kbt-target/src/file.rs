@@ -86,6 +86,15 @@ pub struct Facts {
     /// What is computed, as a formula.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub formula: Option<String>,
+    /// Operations an element (elementwise, reduction, normalization).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flop_per_element: Option<Scalar>,
+    /// Useful floating-point operations of one launch; overrides what the shapes give.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flop: Option<Scalar>,
+    /// Bytes that device memory must move for one launch; overrides what the shapes give.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hbm_bytes: Option<Scalar>,
     /// In words: which inputs and outputs are reused, and where they stay meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reuse: Option<String>,

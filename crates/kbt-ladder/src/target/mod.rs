@@ -11,6 +11,7 @@ mod code;
 mod facts;
 mod found;
 mod handoff;
+mod issue;
 mod notes;
 mod rates;
 mod same;

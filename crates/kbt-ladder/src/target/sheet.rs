@@ -136,6 +136,9 @@ fn in_the_words_of_targets(message: &str) -> String {
     let mut text = message.to_owned();
     for (sheet, target) in [
         ("operator.kind", "facts.operator"),
+        ("operator.flop_per_element", "facts.flop_per_element"),
+        ("operator.flop", "facts.flop"),
+        ("operator.hbm_bytes", "facts.hbm_bytes"),
         ("shape", "facts.shapes"),
         ("timing", "facts.timing"),
         ("dtypes.inputs", "facts.dtypes"),
@@ -172,13 +175,24 @@ impl Made {
         let quoted = |text: &str| serde_json::to_string(text).unwrap_or_default();
         let mut made = Self::default();
         made.line(&["name"], format!("name: {}", quoted(&target.name)));
-        if facts.formula.is_some() || facts.operator.is_some() {
+        let counts = facts.flop.is_some() || facts.flop_per_element.is_some() || facts.hbm_bytes.is_some();
+        if facts.formula.is_some() || facts.operator.is_some() || counts {
             made.line(&["facts"], "operator:");
             if let Some(kind) = &facts.operator {
                 made.line(&["facts", "operator"], format!("  kind: {}", quoted(kind)));
             }
             if let Some(formula) = &facts.formula {
                 made.line(&["facts", "formula"], format!("  formula: {}", quoted(formula)));
+            }
+            let counts = [
+                ("flop_per_element", &facts.flop_per_element),
+                ("flop", &facts.flop),
+                ("hbm_bytes", &facts.hbm_bytes),
+            ];
+            for (name, count) in counts {
+                if let Some(count) = count {
+                    made.line(&["facts", name], format!("  {name}: {}", scalar(count.as_str())));
+                }
             }
             for (name, count) in [("inputs", tensors.read), ("outputs", tensors.written)] {
                 if count > 1 {
@@ -246,6 +260,18 @@ mod tests {
                 "    elemnts:",
                 9,
                 &["facts.shapes", "`elemnts`", "did you mean `elements`?"][..],
+            ),
+            (
+                "formula: elements",
+                "flop_per_element: -2\n  formula: elements",
+                6,
+                &["`facts.flop_per_element`", "0 or more"][..],
+            ),
+            (
+                "formula: elements",
+                "flop_per_element: many\n  formula: elements",
+                6,
+                &["facts.flop_per_element"],
             ),
             ("elements: 4096", "elements: 0", 9, &["`facts.shapes.elements` is 0; 1 or more"]),
             ("elements: 4096", "elements: -4", 9, &["facts.shapes.elements", "a whole number"]),

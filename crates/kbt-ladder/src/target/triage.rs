@@ -37,6 +37,7 @@ impl TargetTuner<'_> {
             },
             Backend::Model(_) => self.facts()?,
         };
+        let facts = self.with_issue_slots(facts);
         let path = self.run.join(FACTS_FILE);
         crate::rundir::write_atomic(&path, facts.to_yaml().map_err(fatal)?.as_bytes()).map_err(fatal)?;
         let outcome = triage(&facts, Some(&Ceilings::from_profile(&profile)), &[]).map_err(fatal)?;

@@ -59,6 +59,8 @@ section! {
         roles: Vec<Role>,
         /// Bytes a thread moves with one access.
         access_bytes_per_thread: f64,
+        /// Issue slots that a thread takes for one element, counted in the machine code.
+        issue_slots_per_element: f64,
         /// Host synchronisations within one timed call.
         host_syncs: f64,
     }

@@ -36,7 +36,7 @@ impl Limit {
 }
 
 /// Registers a thread and threads a CTA: CUDA C++ Programming Guide, compute capabilities 7.0 to 12.0.
-fn limits(i: &Implementation, t: &Timing, d: &DeviceFacts, f: &Dataflow) -> [Limit; 21] {
+fn limits(i: &Implementation, t: &Timing, d: &DeviceFacts, f: &Dataflow) -> [Limit; 22] {
     const NO_END: f64 = f64::INFINITY;
     [
         Limit::whole("implementation.grid_ctas", i.grid_ctas, 1.0, NO_END),
@@ -46,6 +46,7 @@ fn limits(i: &Implementation, t: &Timing, d: &DeviceFacts, f: &Dataflow) -> [Lim
         Limit::whole("implementation.tiles", i.tiles, 1.0, NO_END),
         Limit::from_zero("implementation.shared_bytes_per_cta", i.shared_bytes_per_cta),
         Limit::from_zero("implementation.spill_bytes_per_thread", i.spill_bytes_per_thread),
+        Limit::from_zero("implementation.issue_slots_per_element", i.issue_slots_per_element),
         Limit::whole("timing.warmup_launches", t.warmup_launches, 0.0, NO_END),
         Limit::from_zero("timing.launches", t.launches),
         Limit::from_zero("timing.communication_us", t.communication_us),

@@ -9,6 +9,9 @@ use crate::outcome::Fact;
 use kbt_evidence::{Figure, Provenance, Unit};
 use operators::{Counts, Formats, counts};
 
+/// Of a map whose operations nobody stated.
+const ONE_EACH: &str = "1 operation an element assumed; state flop_per_element";
+
 /// A share of the operations that runs under one arithmetic ceiling.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MathPart {
@@ -100,6 +103,10 @@ pub(crate) fn derive(sheet: &FactSheet) -> Result<Work, Vec<Fact>> {
     Ok(figures(sheet, kind, &operator, counts, &formats, assumptions))
 }
 
+fn shape_name(shape: &Provenance) -> String {
+    format!("shape, {}", shape.by)
+}
+
 fn metric_bytes(sheet: &FactSheet) -> Option<f64> {
     crate::metrics::dram_bytes(sheet.profiler.as_ref()?.metrics.as_ref()?)
 }
@@ -139,7 +146,7 @@ fn figures(
     let shape = sheet.provenance(if sheet.shape.is_some() { "shape" } else { "operator" });
     let dtypes = sheet.provenance("dtypes");
     let from = |how: &str, with_dtypes: bool| {
-        let shape_name = format!("shape, {}", shape.by);
+        let shape_name = shape_name(&shape);
         let dtypes_name = format!("dtypes, {}", dtypes.by);
         let all = [(shape_name.as_str(), &shape), (dtypes_name.as_str(), &dtypes)];
         Provenance::computed(how, all.into_iter().take(if with_dtypes { 2 } else { 1 }))
@@ -147,6 +154,15 @@ fn figures(
     let total = operator.flop.unwrap_or(counts.flop);
     let flop = match operator.flop {
         Some(given) => sheet.figure("operator.flop", "useful FLOP", given, Unit::Flop),
+        // A map does anything to an element: what nobody counted is given by nobody.
+        None if kind == OperatorKind::Elementwise && operator.flop_per_element.is_none() => {
+            assumptions.push(ONE_EACH.to_owned());
+            let assumed = ("operations an element", Provenance::assumed(ONE_EACH));
+            let shape = (shape_name(&shape), shape.clone());
+            let from = [(shape.0.as_str(), &shape.1), (assumed.0, &assumed.1)];
+            let known = Provenance::computed(&counts.flop_line, from);
+            Figure::new("useful FLOP", counts.flop, Unit::Flop, known)
+        }
         None => Figure::new("useful FLOP", counts.flop, Unit::Flop, from(&counts.flop_line, false)),
     };
     let hbm_bytes = match operator.hbm_bytes {

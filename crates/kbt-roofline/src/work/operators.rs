@@ -99,6 +99,7 @@ pub(super) fn counts(kind: OperatorKind, operator: &Operator, s: &Shape, f: &For
         OperatorKind::Elementwise => {
             let elements = n(s.elements)?;
             let each = operator.flop_per_element.unwrap_or(1.0);
+            let assumed = if operator.flop_per_element.is_none() { " (assumed)" } else { "" };
             let (i, o) = (operator.inputs.unwrap_or(1.0), operator.outputs.unwrap_or(1.0));
             // Inputs beyond the formats listed are of the last one.
             let listed = f.inputs.iter().take(i as usize);
@@ -112,7 +113,7 @@ pub(super) fn counts(kind: OperatorKind, operator: &Operator, s: &Shape, f: &For
             tensors.push(Tensor::written("the output", f.output.bytes(elements)));
             Counts {
                 flop: each * elements,
-                flop_line: format!("{} an element x {elements}", plural(each, "operation")),
+                flop_line: format!("{} an element{assumed} x {elements}", plural(each, "operation")),
                 read,
                 written: f.output.bytes(o * elements),
                 byte_line: format!("{} of {elements} read, {o} written", plural(i, "tensor")),

@@ -1,0 +1,82 @@
+//! How many issue slots the kernel's machine code takes for one element, so that the triage can hold them against what the
+//! target file says, or does not say, of its operations.
+
+use super::TargetTuner;
+use kbt_device::DeviceProfile;
+use kbt_evidence::Provenance;
+use kbt_roofline::{FactSheet, OperatorKind};
+use kbt_sass::metrics::{Analysis, provenance};
+use kbt_sass::{Function, Interval, Listing, Unit, bound_of_function, bound_of_loop};
+
+impl TargetTuner<'_> {
+    /// The facts with the issue slots of an element, where the machine code is this build's and tells them.
+    pub(super) fn with_issue_slots(&mut self, mut sheet: FactSheet) -> FactSheet {
+        let Some(bytes) = stored_an_element(&sheet) else { return sheet };
+        // A step of its own says what is wrong with the machine code.
+        let (Ok(profile), Ok(code)) = (self.profile(), self.code()) else { return sheet };
+        let slots = code.kernel().and_then(|f| slots_a_byte(f, &code.listing, &profile));
+        let Some(slots) = slots.filter(|_| code.stale.is_none()) else { return sheet };
+        let counted = provenance(&code.listing);
+        let known = match &sheet.implementation {
+            None => counted,
+            Some(stated) => {
+                let given = || Provenance::given(sheet.origin.clone());
+                let stated = stated.provenance.clone().unwrap_or_else(given);
+                let from = [("the machine code", &counted), ("implementation", &stated)];
+                Provenance::computed("issue slots counted in the machine code, the rest as stated", from)
+            }
+        };
+        let implementation = sheet.implementation.get_or_insert_default();
+        if implementation.issue_slots_per_element.is_none() {
+            implementation.issue_slots_per_element = Some(slots * bytes);
+            implementation.provenance = Some(known);
+        }
+        sheet
+    }
+}
+
+/// The bytes that a kernel stores for one element; only of operators that store one for each that they read.
+fn stored_an_element(sheet: &FactSheet) -> Option<f64> {
+    let operator = sheet.operator.as_ref()?;
+    if !matches!(operator.kind?, OperatorKind::Elementwise | OperatorKind::Normalization) {
+        return None;
+    }
+    let dtypes = sheet.dtypes.as_ref()?;
+    let output = dtypes.output.or_else(|| dtypes.inputs.as_ref()?.first().copied())?;
+    Some(output.bytes(operator.outputs.unwrap_or(1.0)))
+}
+
+/// The fewest issue slots a stored byte: of the loops that store, else of what the whole function must execute once. An
+/// inner loop counts as one trip, so that this is the least.
+fn slots_a_byte(function: &Function, listing: &Listing, profile: &DeviceProfile) -> Option<f64> {
+    let analysis = Analysis::new(function, &Unit::mufu(), &Unit::f2fp());
+    let of = |bound: kbt_sass::Bound, part: &Interval| {
+        let stored: f64 = part.indices().filter_map(|i| stored_bytes(function, i)).sum();
+        (stored > 0.0).then(|| bound.issue_cycles / stored)
+    };
+    let loops = (0..analysis.loops.len()).filter_map(|i| {
+        let (bound, part) = bound_of_loop(&analysis, i, profile, 1, listing);
+        of(bound, &part)
+    });
+    loops.min_by(f64::total_cmp).or_else(|| {
+        let (bound, part) = bound_of_function(&analysis, profile, 1, listing);
+        of(bound, &part)
+    })
+}
+
+/// Bytes that an instruction stores to global memory; 4 where the opcode names no width.
+fn stored_bytes(function: &Function, index: usize) -> Option<f64> {
+    let mut parts = function.instructions.get(index)?.opcode().split('.');
+    if parts.next() != Some("STG") {
+        return None;
+    }
+    let width = |m: &str| match m {
+        "U8" | "S8" => Some(1.0),
+        "U16" | "S16" => Some(2.0),
+        "64" => Some(8.0),
+        "128" => Some(16.0),
+        "256" => Some(32.0),
+        _ => None,
+    };
+    Some(parts.find_map(width).unwrap_or(4.0))
+}
