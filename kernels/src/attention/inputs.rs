@@ -70,14 +70,6 @@ impl Shape {
     pub fn elements(&self) -> usize {
         self.batch * self.heads * self.seqlen * self.head_dim
     }
-
-    /// Useful floating-point operations: 4 B H S^2 D, half of it when causal.
-    #[must_use]
-    pub fn flop(&self) -> f64 {
-        let full =
-            4.0 * (self.batch * self.heads) as f64 * (self.seqlen as f64).powi(2) * self.head_dim as f64;
-        if self.causal { full / 2.0 } else { full }
-    }
 }
 
 /// Q, K and V in bf16, `[batch, heads, seqlen, head dimension]`.

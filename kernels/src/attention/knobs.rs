@@ -115,11 +115,13 @@ pub enum KnobError {
         /// What it may hold.
         accepted: String,
     },
-    /// More registers than the launch reserves.
-    #[error("KBT_SOFTMAX_REGISTERS is {registers}; this topology leaves at most {most}")]
+    /// More registers than the launch leaves, or fewer than a warp has when it asks: `setmaxnreg.inc` is undefined there.
+    #[error("KBT_SOFTMAX_REGISTERS is {registers}; this topology takes {least} to {most}")]
     Registers {
         /// What was asked for.
         registers: u32,
+        /// What each thread has at launch.
+        least: u32,
         /// What there is.
         most: u32,
     },
@@ -222,8 +224,8 @@ impl Knobs {
             softmax_registers: whole(
                 "KBT_SOFTMAX_REGISTERS",
                 0,
-                "0, or a multiple of 8 from 24 to 240",
-                &|v| v == 0 || (v % 8 == 0 && (24..=240).contains(&v)),
+                "0, or a multiple of 8 from 128 to 232",
+                &|v| v == 0 || (v % 8 == 0 && (128..=232).contains(&v)),
             )?,
             tile_n: whole("KBT_TILE_N", 128, "128, 176, 192", &|v| matches!(v, 128 | 176 | 192))?,
             rolled: whole("KBT_ROLLED", 0, "0, 1", &|v| v <= 1)? == 1,
@@ -250,12 +252,13 @@ impl Knobs {
         (k * self.split_num / self.split_den).clamp(1, k - 1)
     }
 
-    /// Registers a thread that the softmax warpgroups may have at most: what the launch reserves, less the other roles.
+    /// Registers a thread that the softmax warpgroups may have: from what each thread has at launch (65,536 over 512 or 384
+    /// threads) to that and what the other roles give back.
     #[must_use]
-    pub const fn most_softmax_registers(&self) -> u32 {
+    pub const fn softmax_registers_range(&self) -> (u32, u32) {
         match (self.topology, self.head_dim, self.pv_mode) {
-            (Topology::Registers, 128, _) | (Topology::Registers, _, PvMode::Fp4) => 232,
-            _ => 160,
+            (Topology::Registers, 128, _) | (Topology::Registers, _, PvMode::Fp4) => (168, 232),
+            _ => (128, 160),
         }
     }
 
@@ -270,9 +273,9 @@ impl Knobs {
                 accepted: if may_be_large { format!("128, {large}") } else { "128".to_owned() },
             });
         }
-        let most = self.most_softmax_registers();
-        if self.softmax_registers > most {
-            return Err(KnobError::Registers { registers: self.softmax_registers, most });
+        let (least, most) = self.softmax_registers_range();
+        if self.softmax_registers != 0 && !(least..=most).contains(&self.softmax_registers) {
+            return Err(KnobError::Registers { registers: self.softmax_registers, least, most });
         }
         let (chunks, tiles) = (self.chunks, self.tiles());
         let (first_chunks, first_tiles) = (self.first_part(chunks), self.first_part(tiles));
@@ -301,10 +304,23 @@ impl Knobs {
             self.source_order = plain.source_order;
             self.exp2_eighths = plain.exp2_eighths;
         }
-        if self.softmax_registers == self.most_softmax_registers() {
+        if self.softmax_registers == self.softmax_registers_range().1 {
             self.softmax_registers = plain.softmax_registers;
         }
         self
+    }
+
+    /// The variables of knobs that were set and change nothing beside the others.
+    #[must_use]
+    pub fn without_effect(&self) -> Vec<&'static str> {
+        let c = self.canonical();
+        let changed = [
+            (QuantForm::VARIABLE, self.quant_form != c.quant_form),
+            ("KBT_CHUNKS", self.chunks != c.chunks),
+            (SourceOrder::VARIABLE, self.source_order != c.source_order),
+            ("KBT_EXP2_EIGHTHS", self.exp2_eighths != c.exp2_eighths),
+        ];
+        changed.into_iter().filter(|(_, is)| *is).map(|(variable, _)| variable).collect()
     }
 
     /// The variant of the source that this setting is.
@@ -336,74 +352,4 @@ const fn gcd(a: u32, b: u32) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(pairs: &[(&str, &str)]) -> Result<Knobs, KnobError> {
-        let get = |n: &str| pairs.iter().find(|(k, _)| *k == n).map(|(_, v)| (*v).to_owned());
-        Knobs::from_variables(get, 128)
-    }
-
-    #[test]
-    fn knobs_are_read_and_bad_values_name_the_variable_and_what_it_takes() {
-        let knobs = read(&[("KBT_PV_MODE", "fp4"), ("KBT_QUANT_FORM", "log2"), ("KBT_CHUNKS", "8")]).unwrap();
-        assert_eq!((knobs.pv_mode, knobs.quant_form, knobs.chunks), (PvMode::Fp4, QuantForm::Log2, 8));
-        for (name, value, says) in [
-            ("KBT_PV_MODE", "fp5", "bf16, fp8, fp4"),
-            ("KBT_CHUNKS", "3", "2, 4, 8"),
-            ("KBT_SPLIT_DEN", "0", "1 to 64"),
-            ("KBT_EXP2_EIGHTHS", "9", "0 to 8"),
-            ("KBT_RESCALE_LOG2", "-1", "0 to 8"),
-            ("KBT_SOFTMAX_REGISTERS", "100", "multiple of 8"),
-            ("KBT_SOFTMAX_REGISTERS", "232", "at most 160"),
-            ("KBT_ROLLED", "yes", "0, 1"),
-            ("KBT_TILE_N", "64", "128, 176, 192"),
-            ("KBT_TILE_N", "176", "accepted: 128"),
-        ] {
-            let error = read(&[(name, value)]).unwrap_err().to_string();
-            assert!(error.contains(name) && error.contains(says), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_split_that_rounds_below_the_consumer_is_refused() {
-        let seven_eighths = [("KBT_SPLIT_NUM", "7"), ("KBT_SPLIT_DEN", "8"), ("KBT_CHUNKS", "4")];
-        assert!(matches!(
-            read(&seven_eighths),
-            Err(KnobError::Contract { first_chunks: 3, first_tiles: 7, .. })
-        ));
-        let in_registers = [&seven_eighths[..], &[("KBT_TOPOLOGY", "registers")]].concat();
-        assert!(read(&in_registers).is_ok());
-    }
-
-    #[test]
-    fn every_default_variant_is_a_setting_of_the_knobs() {
-        for (name, variant) in crate::variant::defaults() {
-            let number = |d: &str| variant.defines[d].parse::<usize>().unwrap();
-            let knobs = Knobs {
-                pv_mode: PvMode::ALL[number("KBT_PV_MODE")],
-                quant_form: QuantForm::ALL[number("KBT_QUANT_FORM")],
-                split_num: number("KBT_SPLIT_NUM") as u32,
-                split_den: number("KBT_SPLIT_DEN") as u32,
-                chunks: number("KBT_CHUNKS") as u32,
-                topology: Topology::ALL[number("KBT_TOPOLOGY")],
-                source_order: SourceOrder::ALL[number("KBT_SOURCE_ORDER")],
-                exp2_eighths: number("KBT_EXP2_EIGHTHS") as u32,
-                rescale_log2: number("KBT_RESCALE_LOG2") as u32,
-                softmax_registers: number("KBT_SOFTMAX_REGISTERS") as u32,
-                tile_n: number("KBT_TILE_N") as u32,
-                rolled: number("KBT_ROLLED") == 1,
-                head_dim: number("KBT_HEAD_DIM") as u32,
-                trace: TraceLevel::ALL[number("KBT_TRACE_LEVEL")],
-            };
-            assert_eq!(knobs.variant(), variant, "{name}");
-        }
-    }
-
-    #[test]
-    fn settings_with_one_machine_code_are_one_variant() {
-        let a = read(&[("KBT_SPLIT_NUM", "2"), ("KBT_SPLIT_DEN", "4")]).unwrap();
-        let b = read(&[("KBT_QUANT_FORM", "log2")]).unwrap();
-        assert_eq!(a.variant(), b.variant(), "bf16 has no quantisation, and 2/4 is 1/2");
-    }
-}
+mod tests;

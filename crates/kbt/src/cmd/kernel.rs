@@ -82,9 +82,10 @@ enum Kernel {
     /// Attention forward for sm_90a, head dimension 64 or 128.
     #[command(after_help = "Knobs are environment variables:\n  \
         KBT_PV_MODE=bf16|fp8|fp4  KBT_QUANT_FORM=linear|linear_rcp|log2|log2_fused\n  \
-        KBT_SPLIT_NUM, KBT_SPLIT_DEN  KBT_CHUNKS=2|4|8  KBT_TOPOLOGY=smem|registers\n  \
+        KBT_SPLIT_NUM=1..64, KBT_SPLIT_DEN=1..64  KBT_CHUNKS=2|4|8  KBT_TOPOLOGY=smem|registers\n  \
         KBT_SOURCE_ORDER=chunked|exp_first|pipelined  KBT_EXP2_EIGHTHS=0..8  KBT_RESCALE_LOG2=0..8\n  \
-        KBT_SOFTMAX_REGISTERS=0|24..232  KBT_ROLLED=0|1  KBT_TRACE=off|barrier|coarse|detail\n\n\
+        KBT_SOFTMAX_REGISTERS=0|128..160 (smem), 0|168..232 (registers)  KBT_TILE_N=128|176|192\n  \
+        KBT_ROLLED=0|1  KBT_TRACE=off|barrier|coarse|detail\n\n\
         Example:\n  KBT_PV_MODE=fp4 KBT_QUANT_FORM=log2 kbt kernel run attention --seqlen 8192 --causal")]
     Attention(Attention),
 }
@@ -246,10 +247,14 @@ fn attention(args: &Attention) -> Outcome {
 /// The knobs of the environment for a head dimension that the parser has let pass.
 fn knobs(headdim: &str) -> Result<Knobs, Failure> {
     let knobs = Knobs::from_variables(variable, if headdim == "64" { 64 } else { 128 });
-    knobs.map_err(|e| match e {
+    let knobs = knobs.map_err(|e| match e {
         KnobError::Contract { .. } => Failure::Refused(e.to_string()),
-        e => e.into(),
-    })
+        e => Failure::from(e),
+    })?;
+    for variable in knobs.without_effect() {
+        eprintln!("kbt: {variable} changes nothing beside the other knobs");
+    }
+    Ok(knobs)
 }
 
 /// Where kbt-target sets several processes up together, waits until this one is to be timed.
