@@ -3,7 +3,7 @@
 //! A verdict needs a coarse trace whose cost was measured and lies within the limit. It rests on one argument: the
 //! step cannot become shorter by more than what the roles that set its pace lose to the class in question.
 
-use crate::analyse::slack_percent;
+use crate::analyse::{CRITICAL_PERCENT, slack_percent};
 use crate::outcome::{Critical, Hardware, RoleStats, TraceOutcome, WaitStats};
 use crate::{Level, Work, spelt};
 use kbt_evidence::{Evidence, Figure, FixClass, Provenance, Standing, Step, Unit, Verdict};
@@ -16,6 +16,25 @@ const SPARE_PERCENT: f64 = 10.0;
 /// The classes that step 2 rules on.
 const CLASSES: [FixClass; 4] =
     [FixClass::MemoryTraffic, FixClass::TensorThroughput, FixClass::RoleBalance, FixClass::HandoffSplit];
+
+/// What would tell whether a wait ends with a load, an MMA or another role.
+const NAME_EDGES: &str =
+    "name the barriers that TMA or an MMA completes, the role that issues it, and that role's work";
+
+/// A wait of these roles that may end with a load or an MMA, or with neither: the trace does not say.
+fn unsaid<'a>(roles: &[&'a RoleStats]) -> Option<&'a WaitStats> {
+    let unsaid = |w: &&WaitStats| match w.hardware {
+        Some(Hardware::Unstated) => true,
+        Some(Hardware::Tma | Hardware::Mma) => false,
+        None => w.released_by.is_empty(),
+    };
+    roles.iter().flat_map(|r| &r.waits).find(unsaid)
+}
+
+fn refused_for(class: FixClass, wait: &WaitStats, what: &str) -> Verdict {
+    let reason = format!("whether the wait on {} ends with {what} is not recorded", spelt(&wait.on));
+    Verdict::new(class, Standing::Refused, Step::Trace, reason).next(NAME_EDGES)
+}
 
 impl TraceOutcome {
     /// One verdict for each class that step 2 rules on.
@@ -56,43 +75,61 @@ impl TraceOutcome {
             let reason = format!("{} has {} steps: too few for a steady state", role.name, role.steady_steps);
             return Some((reason, "trace a longer sequence, or more CTAs".into()));
         }
+        let named = |name: &str| self.roles.iter().filter(|r| r.name == name).count();
         match &self.critical {
             Critical::Unknown { reason } => {
                 Some((reason.clone(), "record waits, arrivals and the barriers' edges".into()))
             }
-            _ => None,
+            Critical::Roles { .. } => None,
+            Critical::Cycle { .. } | Critical::Hardware { .. } => {
+                let shared = self.critical_names().into_iter().find(|name| named(name) > 1)?;
+                let reason =
+                    format!("several roles are named {shared}: which of them sets the pace is not known");
+                Some((reason, "give each role a name of its own".into()))
+            }
         }
     }
 
-    fn critical_roles(&self) -> Vec<&RoleStats> {
-        let names: Vec<&str> = match &self.critical {
+    /// Names of the roles that set the pace.
+    fn critical_names(&self) -> Vec<&str> {
+        match &self.critical {
             Critical::Roles { roles } | Critical::Cycle { roles, .. } => {
                 roles.iter().map(String::as_str).collect()
             }
             Critical::Hardware { role, .. } => vec![role],
             Critical::Unknown { .. } => Vec::new(),
+        }
+    }
+
+    fn critical_roles(&self) -> Vec<&RoleStats> {
+        let names = self.critical_names();
+        // Of roles that share a name those alone that have no slack.
+        let sets_pace = |r: &RoleStats| match self.critical {
+            Critical::Roles { .. } => slack_percent(r).is_some_and(|slack| slack < CRITICAL_PERCENT),
+            _ => true,
         };
-        self.roles.iter().filter(|r| names.contains(&r.name.as_str())).collect()
+        self.roles.iter().filter(|r| names.contains(&r.name.as_str()) && sets_pace(r)).collect()
     }
 
     fn memory(&self, critical: &[&RoleStats]) -> Verdict {
         let class = FixClass::MemoryTraffic;
         let tma = |w: &WaitStats| w.hardware == Some(Hardware::Tma);
         let known = self.roles.iter().flat_map(|r| &r.waits).any(tma);
-        let unstated = critical.iter().flat_map(|r| &r.waits).any(|w| w.hardware == Some(Hardware::Unstated));
-        if !known || unstated {
-            let reason = "which waits end with a load is not recorded".to_owned();
-            return Verdict::new(class, Standing::Refused, Step::Trace, reason)
-                .next("name the barriers that TMA completes and the role that issues it");
-        }
         let loads = critical.iter().find(|r| r.work.is_some_and(|w| w.load));
         let lost = self.lost(critical, tma, "for loads");
-        let (standing, reason) = match (loads, lost.value < NEGLIGIBLE_PERCENT) {
-            (_, false) => (Standing::Open, "the roles that set the pace wait for loads".to_owned()),
-            (Some(role), true) => {
+        let (standing, reason) = match (loads, unsaid(critical)) {
+            _ if !known => {
+                let reason = "which waits end with a load is not recorded".to_owned();
+                return Verdict::new(class, Standing::Refused, Step::Trace, reason).next(NAME_EDGES);
+            }
+            _ if lost.value >= NEGLIGIBLE_PERCENT => {
+                (Standing::Open, "the roles that set the pace wait for loads".to_owned())
+            }
+            (Some(role), _) => {
                 (Standing::Open, format!("{}, which issues the loads, sets the pace", role.name))
             }
-            (None, true) => {
+            (None, Some(wait)) => return refused_for(class, wait, "a load"),
+            (None, None) => {
                 (Standing::RuledOut, "the roles that set the pace hardly wait for loads".to_owned())
             }
         };
@@ -113,12 +150,13 @@ impl TraceOutcome {
         let slack = self.slack_figures(|r| r.work.is_some_and(|w| w.tensor));
         let waits_mma = self.lost(critical, |w| w.hardware == Some(Hardware::Mma), "for MMAs");
         let issuer = critical.iter().find(|r| r.work.is_some_and(|w| w.tensor));
-        let (standing, reason) = match issuer {
-            Some(role) => (Standing::Open, format!("{}, which issues MMAs, sets the pace", role.name)),
-            None if waits_mma.value >= NEGLIGIBLE_PERCENT => {
+        let (standing, reason) = match (issuer, unsaid(critical)) {
+            (Some(role), _) => (Standing::Open, format!("{}, which issues MMAs, sets the pace", role.name)),
+            (None, _) if waits_mma.value >= NEGLIGIBLE_PERCENT => {
                 (Standing::Open, "the roles that set the pace wait for MMAs".to_owned())
             }
-            None => {
+            (None, Some(wait)) => return refused_for(class, wait, "an MMA"),
+            (None, None) => {
                 (Standing::RuledOut, "no role that sets the pace issues MMAs or waits for them".to_owned())
             }
         };
@@ -145,6 +183,12 @@ impl TraceOutcome {
                 None if from.is_empty() => {}
                 None => pairs.push((vec![&taker.name], from)),
             }
+        }
+        let untold = self.roles.iter().find(|r| could_work(r) && slack_percent(r).is_none());
+        if let Some(role) = untold.filter(|_| pairs.is_empty()) {
+            let reason = format!("how much time {} has to spare is not recorded", spelt(&role.name));
+            return Verdict::new(FixClass::RoleBalance, Standing::Refused, Step::Trace, reason)
+                .next("record that role's steps and its waits");
         }
         let (standing, reason) = match (spare.is_empty(), pairs.is_empty()) {
             (true, _) => (Standing::RuledOut, "no role that could take on work has time to spare".to_owned()),

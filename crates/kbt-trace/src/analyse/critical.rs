@@ -1,7 +1,7 @@
 //! What sets the pace: follow the longest waits to whoever releases them.
 //!
 //! A role is critical if its slack is less than [`CRITICAL_PERCENT`] of its period: it could not do more and keep
-//! the pace. If there is none, the walk starts at the role with the least slack and goes from each role along its
+//! the pace. Where a role has steps and no known slack, nothing is said. If there is none, the walk starts at the role with the least slack and goes from each role along its
 //! longest wait to the role that releases it; it ends in a circle, at the hardware, or where no edge is known.
 
 use crate::outcome::{Critical, RoleStats, WaitStats};
@@ -23,6 +23,14 @@ pub(super) fn find(roles: &[RoleStats]) -> Critical {
             "no role recorded both waits and steps; record wait-begin and wait-end around each barrier",
         );
     }
+    // A role that may be busy all the time could set the pace alone, so that nothing may be said of the others.
+    if let Some(role) = roles.iter().find(|r| r.steps > 0 && slack_percent(r).is_none()) {
+        let why =
+            if role.waits.is_empty() { "recorded steps, but no waits" } else { "recorded no whole step" };
+        let reason =
+            format!("{} {why}: whether it sets the pace is not known; record its waits too", role.name);
+        return Critical::Unknown { reason };
+    }
     let critical: Vec<_> = with_slack
         .iter()
         .filter(|(_, slack)| *slack < CRITICAL_PERCENT)
@@ -37,7 +45,7 @@ pub(super) fn find(roles: &[RoleStats]) -> Critical {
     let mut path: Vec<(&RoleStats, &WaitStats)> = Vec::new();
     let mut at = start;
     loop {
-        if let Some(begin) = path.iter().position(|(role, _)| role.name == at.name) {
+        if let Some(begin) = path.iter().position(|(role, _)| std::ptr::eq(*role, at)) {
             let (roles, barriers) =
                 path[begin..].iter().map(|(role, wait)| (role.name.clone(), wait.on.clone())).unzip();
             return Critical::Cycle { roles, barriers };

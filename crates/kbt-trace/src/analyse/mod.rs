@@ -57,7 +57,7 @@ use crate::observe::{DEFAULT_LIMIT_PERCENT, ObserverReport};
 use crate::outcome::{Absolute, CleanStep, SCHEMA, TraceFacts, TraceOutcome};
 use crate::rings::{self, Ring};
 use crate::{Level, Problem, ProblemKind, Problems, Source, TraceError, TraceInfo, spelt};
-pub(crate) use critical::slack_percent;
+pub(crate) use critical::{CRITICAL_PERCENT, slack_percent};
 use kbt_evidence::{Figure, Provenance};
 use parallel::{Gathered, Task, gather};
 use std::num::NonZeroUsize;

@@ -154,11 +154,14 @@ fn wait(id: u16, sum: &WaitSum, role: usize, steps: u64, info: &TraceInfo, scale
             Releaser::Role(index) => Some(index),
             Releaser::Hardware { issuer } => {
                 let work = issuer.and_then(|i| info.roles.get(i)).map(|r| r.work).unwrap_or_default();
-                hardware = Some(match (work.load, work.tensor) {
+                let by = match (work.load, work.tensor) {
                     (true, false) => Hardware::Tma,
                     (false, true) => Hardware::Mma,
                     _ => Hardware::Unstated,
-                });
+                };
+                // Of a barrier that both complete it is not known which ended a wait.
+                hardware =
+                    Some(if hardware.is_none_or(|other| other == by) { by } else { Hardware::Unstated });
                 issuer
             }
         };
