@@ -57,6 +57,14 @@ kinds! {
     PrologueOnly, "too few steps to tell the steady state from prologue and tail; the numbers hold both";
     /// Steps left out for what is missing of them.
     StepDropped, "steps of which a record was refused, or a wait's begin or end is missing, or which start within a wait on the same barrier: they are left out of every number";
+    /// Too many of these, or of events without an end, for the rest to stand for all.
+    StepsLost, "steps of which a record is missing: what is lost may be what was slow, so that the rest does not stand for all";
+    /// Lanes that no mean holds.
+    ShortLanes, "lanes too short for a steady state beside longer ones: their steps are left out of every mean";
+    /// Too many of them for the rest to stand for all.
+    MostlyShort, "lanes too short for a steady state beside longer ones: so many steps are left out that the rest does not stand for all";
+    /// A buffer that was full before the steady state.
+    StoppedEarly, "the buffer filled before a steady state was recorded; a larger buffer records one";
     /// No step could be found.
     NoSteps, "no whole step, from one start to the next, was found; period and busy time are refused";
     /// No waits were recorded.
@@ -98,8 +106,8 @@ kinds! {
 }
 
 impl ProblemKind {
-    /// Whether records are missing or wrong that the recorder did write, or a role did not come to its end: numbers
-    /// from such a trace pass no gate, and are no absolute ones.
+    /// Whether records are missing or wrong that the recorder did write, a role did not come to its end, or so much is
+    /// left out of the numbers that they do not stand for the kernel: they pass no gate, and are no absolute ones.
     #[must_use]
     pub const fn damages(self) -> bool {
         matches!(
@@ -111,6 +119,9 @@ impl ProblemKind {
                 | Self::UnknownRecord
                 | Self::Inconsistent
                 | Self::Hole
+                | Self::StepsLost
+                | Self::MostlyShort
+                | Self::StoppedEarly
         )
     }
 }

@@ -147,6 +147,35 @@ pub(super) struct SmSum {
     pub(super) ticks: u128,
 }
 
+/// Mean steps of lanes and SMs.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    /// Mean step of each lane, and where it ran.
+    pub(super) by_lane: Vec<(f64, Place)>,
+    /// The same by SM.
+    pub(super) by_sm: BTreeMap<u32, SmSum>,
+}
+
+impl Places {
+    fn add(&mut self, place: Place, steps: u64, ticks: u64) {
+        self.by_lane.push((ticks as f64 / steps as f64, place));
+        if let Some(smid) = place.smid {
+            let sm = self.by_sm.entry(smid).or_default();
+            sm.steps += steps;
+            sm.ticks += u128::from(ticks);
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.by_lane.extend(other.by_lane);
+        for (sm, sum) in other.by_sm {
+            let mine = self.by_sm.entry(sm).or_default();
+            mine.steps += sum.steps;
+            mine.ticks += sum.ticks;
+        }
+    }
+}
+
 /// Everything summed of one role.
 #[derive(Debug, Default)]
 pub(super) struct RoleSum {
@@ -162,10 +191,13 @@ pub(super) struct RoleSum {
     pub(super) short: StepSum,
     pub(super) prologue: Tally,
     pub(super) tail: Tally,
-    /// Mean steady step of each lane, and where it ran.
-    pub(super) by_lane: Vec<(f64, Place)>,
-    /// The same by SM.
-    pub(super) by_sm: BTreeMap<u32, SmSum>,
+    /// Where the steps of `steady` were, and those of `short`.
+    steady_places: Places,
+    short_places: Places,
+    /// Steps, or events in them, of which a record is missing.
+    pub(super) lost: u64,
+    /// A recorder stopped when its buffer was full.
+    pub(super) stopped_full: bool,
 }
 
 impl RoleSum {
@@ -184,17 +216,25 @@ impl RoleSum {
         self.short.merge(&other.short);
         self.prologue.merge(&other.prologue);
         self.tail.merge(&other.tail);
-        self.by_lane.extend(other.by_lane);
-        for (sm, sum) in other.by_sm {
-            let mine = self.by_sm.entry(sm).or_default();
-            mine.steps += sum.steps;
-            mine.ticks += sum.ticks;
-        }
+        self.steady_places.merge(other.steady_places);
+        self.short_places.merge(other.short_places);
+        self.lost += other.lost;
+        self.stopped_full |= other.stopped_full;
     }
 
     /// The sums that statements are made from: steady ones where there are any.
     pub(super) const fn sums(&self) -> &StepSum {
         if self.is_steady() { &self.steady } else { &self.short }
+    }
+
+    /// Where the steps of [`Self::sums`] were.
+    pub(super) const fn places(&self) -> &Places {
+        if self.is_steady() { &self.steady_places } else { &self.short_places }
+    }
+
+    /// Lanes with steps that are in no mean since other lanes have a steady state, and their steps.
+    pub(super) const fn left_out(&self) -> (usize, u64) {
+        if self.is_steady() { (self.short_places.by_lane.len(), self.short.steps()) } else { (0, 0) }
     }
 
     /// Whether some lane was long enough to have a steady state.
@@ -223,7 +263,8 @@ impl RoleSum {
                 ticks = ticks.saturating_add(step.length());
             });
         });
-        if steps == 0 {
+        let long = steps > 0;
+        if !long {
             for step in &edges.held {
                 self.short.add(step, arrivals, released);
                 ticks = ticks.saturating_add(step.length());
@@ -239,13 +280,11 @@ impl RoleSum {
             stuck.ctas += 1;
             stuck.first = earlier(stuck.first, Some((place, at.saturating_sub(lane.opened.unwrap_or(at)))));
         }
+        self.lost += walked.dropped + walked.unended;
+        self.stopped_full |= lane.stopped_full;
         if steps > 0 {
-            self.by_lane.push((ticks as f64 / steps as f64, place));
-            if let Some(smid) = place.smid {
-                let sm = self.by_sm.entry(smid).or_default();
-                sm.steps += steps;
-                sm.ticks += u128::from(ticks);
-            }
+            let places = if long { &mut self.steady_places } else { &mut self.short_places };
+            places.add(place, steps, ticks);
         }
         let whole = lane.dropped == Some(0) && !lane.torn;
         if let Some((opened, first)) = lane.opened.filter(|_| whole).zip(first) {

@@ -7,9 +7,11 @@
 //!   most frequent event, and a problem says so.
 //! - **left out**: a step of which a record was refused, or the begin or end of a wait is missing, or that starts within a
 //!   wait on the same barrier; how many is a problem. A lane where that holds of more than half the steps has a recorder
-//!   that writes no ends, or records several warps as one: its steps are kept.
+//!   that writes no ends, or records several warps as one: its steps are kept. Above 1 % of a role's steps, with those of
+//!   which an event does not end, no gate passes and no absolute number is accepted.
 //! - **steady state**: of a lane (one role in one CTA) with at least 12 whole steps, all but the first and last 2.
-//!   A role with shorter lanes only is summed over all its steps, and a problem says so. All means and quantiles
+//!   A role with shorter lanes only is summed over all its steps, and a problem says so. Where some lanes are longer, the
+//!   steps of the shorter ones are left out; above 10 % of the whole steps no gate passes. All means and quantiles
 //!   are over steady steps.
 //! - **period**: the length of a step: median, p10, p90, mean.
 //! - **wait**: from the begin of a wait on a barrier to its end. Per step it is cut at the step's edges, so that
@@ -34,7 +36,8 @@
 //!   to the last consumer's. Both are weighted by time, from the first change to the last in each CTA, or to where the
 //!   first of its lanes stopped recording. Where a record is missing they are counted up to there, and from there on
 //!   back from the last change. The most seen at once is a lower bound of the ring's depth.
-//! - **over CTAs**, **over SMs**: each lane's own mean steady step, and the mean over each SM's steady steps.
+//! - **over CTAs**, **over SMs**: each lane's own mean steady step, and the mean over each SM's steady steps, of the
+//!   same lanes.
 //! - **prologue**: from open() to the first steady step; **tail**: from the last steady step to close(). Both only
 //!   where nothing was overwritten.
 //!
@@ -203,6 +206,9 @@ pub(crate) fn provenance(info: &TraceInfo, name: &str) -> Provenance {
     provenance.read_back()
 }
 
+/// A trace's step shorter than this part of the clean kernel's is not the same step.
+const SHORT_RATIO: f64 = 0.5;
+
 /// The observer gate: what may be said of cycles as such.
 fn absolute(
     level: Option<Level>,
@@ -219,6 +225,15 @@ fn absolute(
         return Absolute::Refused { reason: format!("the trace is cut or damaged: {problem}") };
     }
     let limit = observer.map_or(DEFAULT_LIMIT_PERCENT, |o| o.limit_percent);
+    // A launch's time holds prologue and tail too, so that a step of it is somewhat longer; half of it is another step.
+    if let Some(clean) = clean.filter(|c| c.inflation_ratio < SHORT_RATIO) {
+        let reason = format!(
+            "the trace's step of {} is {:.3} times the clean kernel's by its time, less than {SHORT_RATIO}: the steps of \
+             an SM, the clock or the role are another run's",
+            clean.role, clean.inflation_ratio
+        );
+        return Absolute::Refused { reason };
+    }
     if let Some(clean) = clean.filter(|c| 100.0 * (c.inflation_ratio - 1.0) > limit) {
         let reason = format!(
             "the trace's step of {} is {:.3} times the clean kernel's by its time, above the limit of {limit} %",

@@ -51,6 +51,12 @@ impl Scale {
 /// 180. Where every wait is longer, all of them blocked and none tells what an open barrier costs.
 pub(super) const OPEN_WAIT_CYCLES: f64 = 200.0;
 
+/// Of a role's steps in means, and in lanes too short for a steady state, the latter may be this part: they may be other
+/// steps than the rest, as where a causal mask leaves some CTAs little to do.
+const SHORT_PERCENT: f64 = 10.0;
+/// Of a role's steps this part may have lost records: what is lost is often what was slow.
+const LOST_PERCENT: f64 = 1.0;
+
 /// What a wait costs with nothing to wait for, in ticks, at most: the shortest wait, or the usual time from an arrival
 /// to the end of the wait that it ends, since that holds a successful test of the barrier too. `None` where neither is
 /// as short as a wait on an open barrier.
@@ -71,7 +77,7 @@ pub(super) fn role(
     problems: &mut Problems,
 ) -> RoleStats {
     let name = info.role_name(index);
-    let sums = sum.sums();
+    let (sums, places) = (sum.sums(), sum.places());
     let steps = sums.steps();
     note(&name, sum, rule, problems);
     // A mean over many steps is finer than the clock, but what it is made of is not.
@@ -116,10 +122,10 @@ pub(super) fn role(
         steady_steps: steps,
         prologue_cycles: scale.median(&sum.prologue),
         tail_cycles: scale.median(&sum.tail),
-        over_ctas_cycles: over(sum.by_lane.iter().map(|l| l.0), scale).filter(|_| told),
-        slowest: slowest(&sum.by_lane),
-        over_sms_cycles: over(sum.by_sm.values().map(sm_mean), scale).filter(|_| told),
-        slowest_sm: slowest_sm(&sum.by_sm),
+        over_ctas_cycles: over(places.by_lane.iter().map(|l| l.0), scale).filter(|_| told),
+        slowest: slowest(&places.by_lane),
+        over_sms_cycles: over(places.by_sm.values().map(sm_mean), scale).filter(|_| told),
+        slowest_sm: slowest_sm(&places.by_sm),
         stuck: sum.stuck.iter().filter_map(|(&id, stuck)| self::stuck(id, stuck, info, scale)).collect(),
         work: info.roles.get(index).map(|r| r.work).filter(|w| w.is_stated()),
         waits,
@@ -221,4 +227,23 @@ fn note(name: &str, sum: &RoleSum, rule: Option<Rule>, problems: &mut Problems) 
     for (kind, seen) in found {
         problems.add(kind, Some(name), u64::from(seen), String::new);
     }
+    let percent = |part: u64, all: u64| 100.0 * part as f64 / all.max(1) as f64;
+    let (lanes, short) = sum.left_out();
+    let share = percent(short, sum.steady.steps() + short);
+    let kind = if share > SHORT_PERCENT { ProblemKind::MostlyShort } else { ProblemKind::ShortLanes };
+    problems.add(kind, Some(name), lanes as u64, || {
+        format!("{short} steps, {share:.1} % of the whole ones; accepted {SHORT_PERCENT} %")
+    });
+    let share = percent(sum.lost, sum.starts);
+    if share > LOST_PERCENT {
+        problems.add(ProblemKind::StepsLost, Some(name), sum.lost, || {
+            format!("{share:.1} % of its steps; accepted {LOST_PERCENT} %")
+        });
+    }
+    problems.add(
+        ProblemKind::StoppedEarly,
+        Some(name),
+        u64::from(sum.stopped_full && !sum.is_steady()),
+        String::new,
+    );
 }

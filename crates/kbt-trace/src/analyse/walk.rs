@@ -70,6 +70,8 @@ pub(super) struct Walked {
     pub(super) stuck: Option<(u16, u64)>,
     /// Steps that were given to nobody, since records of them are missing.
     pub(super) dropped: u64,
+    /// Events that begin in a whole step and do not end, of a lane whose recorder writes ends.
+    pub(super) unended: u64,
     pub(super) odd: Vec<(ProblemKind, u64)>,
 }
 
@@ -188,6 +190,10 @@ impl Walk {
                     && !lane.stopped_full
             })
             .map(|last| (last.id, last.at));
+        // Of the last step, which is not whole, the end may be yet to come.
+        let in_steps = |begun: &&Begun| walked.last_start.is_some_and(|last| begun.at < last);
+        let unended = events.stack.iter().filter(in_steps).count() as u64;
+        walked.unended = if 2 * unended <= walked.starts { unended } else { 0 };
         walked.odd = vec![
             (ProblemKind::OrphanEnd, events.orphan_ends + waits.orphan_ends),
             (ProblemKind::OrphanBegin, (events.stack.len() + odd.begins.len()) as u64),
