@@ -1,6 +1,6 @@
 //! Two traces beside each other, role by role, and a gate on what grew.
 
-use crate::outcome::{RoleStats, TraceOutcome};
+use crate::outcome::{EventStats, RingStats, RoleStats, TraceOutcome, WaitStats};
 use crate::text::Lines;
 use crate::{Problem, ProblemKind, TraceError, spelt};
 use kbt_evidence::Provenance;
@@ -13,7 +13,8 @@ pub struct Change {
     /// The role; `NAME #1` and so on where a trace has several of that name.
     pub role: String,
     /// The metric: `period`, `busy`, `slack`, `wait NAME` and `event NAME` are a step's mean; `period p90`, `prologue`,
-    /// `tail` and `round trip NAME` are what their names say, the last three as medians.
+    /// `tail` and `round trip NAME` are what their names say, the last three as medians. Barriers or events of a role
+    /// that share a name are numbered as roles are.
     pub metric: String,
     /// In the first trace.
     pub a_cycles: Option<f64>,
@@ -91,13 +92,14 @@ impl std::str::FromStr for Gate {
             f64::is_finite(value).then_some(value)
         };
         let parse = || {
-            let (what, limit) = match text.split_once("<=") {
-                Some((what, value)) => (what, Limit::Value(number(value, "clk")?)),
-                None => {
-                    let (what, percent) = text.split_once('=')?;
-                    (what, Limit::Growth(number(percent, "%")?))
-                }
+            // From the end, since a name may hold these signs too.
+            let value = text.rsplit_once("<=");
+            let value = value.and_then(|(what, value)| Some((what, Limit::Value(number(value, "clk")?))));
+            let growth = || {
+                let (what, percent) = text.rsplit_once('=').filter(|(what, _)| !what.ends_with('<'))?;
+                Some((what, Limit::Growth(number(percent, "%")?)))
             };
+            let (what, limit) = value.or_else(growth)?;
             let (role, metric) = match what.split_once(':') {
                 Some((role, metric)) => (Some(role.trim().to_owned()), metric.trim()),
                 None => (None, what.trim()),
@@ -130,7 +132,7 @@ impl std::fmt::Display for Gate {
 /// Compares two traces. A role or metric that one of them lacks has no value there.
 #[must_use]
 pub fn diff(a: &TraceOutcome, b: &TraceOutcome) -> TraceDiff {
-    let (a_roles, b_roles) = numbered(a, b);
+    let (a_roles, b_roles) = paired(&a.roles, &b.roles, |r| &r.name);
     let of = |side: &[(String, &RoleStats)], name: &str| side.iter().position(|r| r.0 == name);
     let mut changes = Vec::new();
     for (name, left) in &a_roles {
@@ -140,14 +142,15 @@ pub fn diff(a: &TraceOutcome, b: &TraceOutcome) -> TraceDiff {
     for (name, right) in b_roles.iter().filter(|r| of(&a_roles, &r.0).is_none()) {
         changes.extend(role(name, None, Some(right)));
     }
-    let slots = |outcome: &TraceOutcome, name: &str| {
-        outcome.rings.iter().find(|r| r.name == name).map(|r| r.mean_slots)
-    };
-    let known: BTreeSet<&str> = a.rings.iter().chain(&b.rings).map(|r| r.name.as_str()).collect();
+    let (a_rings, b_rings) = paired(&a.rings, &b.rings, |r| &r.name);
+    let ring = |side: &[(String, &RingStats)], name: &str| side.iter().position(|r| r.0 == name);
+    let known: BTreeSet<&String> = a_rings.iter().chain(&b_rings).map(|r| &r.0).collect();
     let rings = known.into_iter().map(|name| {
-        let (a_slots, b_slots) = (slots(a, name), slots(b, name));
-        RingChange { name: name.to_owned(), a_slots, b_slots, change_percent: percent(a_slots, b_slots) }
+        let slots = |side: &[(String, &RingStats)]| ring(side, name).map(|index| side[index].1.mean_slots);
+        let (a_slots, b_slots) = (slots(&a_rings), slots(&b_rings));
+        RingChange { name: name.clone(), a_slots, b_slots, change_percent: percent(a_slots, b_slots) }
     });
+    let rings: Vec<_> = rings.collect();
     let mut notes = Vec::new();
     if a.trace.level != b.trace.level {
         notes.push("the levels differ: part of each change is the tracer's".to_owned());
@@ -160,14 +163,9 @@ pub fn diff(a: &TraceOutcome, b: &TraceOutcome) -> TraceDiff {
     {
         notes.push(format!("the devices differ: {a} and {b}"));
     }
-    let counted =
-        |outcome: &TraceOutcome, name: &str| outcome.rings.iter().find(|r| r.name == name).map(|r| r.counted);
-    for ring in &a.rings {
-        if counted(b, &ring.name).is_some_and(|other| other != ring.counted) {
-            notes.push(format!(
-                "ring {}: the traces count it differently, by arrivals and by waits",
-                ring.name
-            ));
+    for (name, left) in &a_rings {
+        if ring(&b_rings, name).is_some_and(|index| b_rings[index].1.counted != left.counted) {
+            notes.push(format!("ring {name}: the traces count it differently, by arrivals and by waits"));
         }
     }
     for (which, outcome) in [("first", a), ("second", b)] {
@@ -180,7 +178,7 @@ pub fn diff(a: &TraceOutcome, b: &TraceOutcome) -> TraceDiff {
         schema: "kbt.trace-diff/1".into(),
         provenance: Provenance::computed("one trace beside the other", inputs),
         changes,
-        rings: rings.collect(),
+        rings,
         violations: Vec::new(),
         notes,
         a_problems: a.problems.clone(),
@@ -188,20 +186,20 @@ pub fn diff(a: &TraceOutcome, b: &TraceOutcome) -> TraceDiff {
     }
 }
 
-/// A trace's roles, each with the name that it has in a comparison.
-type Numbered<'a> = Vec<(String, &'a RoleStats)>;
+/// Things of a trace, each with the name that it has in a comparison.
+type Named<'a, T> = Vec<(String, &'a T)>;
 
-/// The roles of both traces. Roles of one trace that share a name are numbered in their order, in both traces.
-fn numbered<'a>(a: &'a TraceOutcome, b: &'a TraceOutcome) -> (Numbered<'a>, Numbered<'a>) {
-    let count = |outcome: &TraceOutcome, name: &str| outcome.roles.iter().filter(|r| r.name == name).count();
-    let names = |outcome: &'a TraceOutcome| {
-        let named = outcome.roles.iter().enumerate().map(|(index, role)| {
-            let name = &role.name;
+/// Things of one kind of both traces. Those of one trace that share a name are numbered in their order, in both traces:
+/// `NAME #1` and so on.
+fn paired<'a, T>(a: &'a [T], b: &'a [T], name: impl Fn(&T) -> &String) -> (Named<'a, T>, Named<'a, T>) {
+    let count = |side: &[T], wanted: &String| side.iter().filter(|one| name(one) == wanted).count();
+    let names = |side: &'a [T]| {
+        let named = side.iter().enumerate().map(|(index, one)| {
+            let name = name(one);
             if count(a, name).max(count(b, name)) < 2 {
-                return (name.clone(), role);
+                return (name.clone(), one);
             }
-            let order = outcome.roles[..=index].iter().filter(|r| r.name == *name).count();
-            (format!("{name} #{order}"), role)
+            (format!("{name} #{}", count(&side[..=index], name)), one)
         });
         named.collect()
     };
@@ -216,26 +214,29 @@ fn percent(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     }
 }
 
-fn role(name: &str, a: Option<&RoleStats>, b: Option<&RoleStats>) -> Vec<Change> {
-    let metrics =
-        |r: Option<&RoleStats>| {
-            let mut found = Vec::new();
-            if let Some(r) = r {
-                found.push(("period".to_owned(), r.mean_period_cycles));
-                found.push(("period p90".to_owned(), r.period_cycles.map(|p| p.p90)));
-                found.push(("busy".to_owned(), r.busy_cycles));
-                found.push(("slack".to_owned(), r.slack_cycles));
-                found.push(("prologue".to_owned(), r.prologue_cycles));
-                found.push(("tail".to_owned(), r.tail_cycles));
-                found.extend(r.waits.iter().map(|w| (format!("wait {}", w.on), w.cycles)));
-                found.extend(r.waits.iter().filter_map(|w| {
-                    Some((format!("round trip {}", w.on), Some(w.round_trip_cycles?.median)))
-                }));
-                found.extend(r.events.iter().map(|e| (format!("event {}", e.name), e.cycles)));
-            }
-            found
-        };
-    let (a, b) = (metrics(a), metrics(b));
+fn role<'a>(name: &str, a: Option<&'a RoleStats>, b: Option<&'a RoleStats>) -> Vec<Change> {
+    let of = |r: Option<&RoleStats>, waits: &Named<'_, WaitStats>, events: &Named<'_, EventStats>| {
+        let mut found = Vec::new();
+        if let Some(r) = r {
+            found.push(("period".to_owned(), r.mean_period_cycles));
+            found.push(("period p90".to_owned(), r.period_cycles.map(|p| p.p90)));
+            found.push(("busy".to_owned(), r.busy_cycles));
+            found.push(("slack".to_owned(), r.slack_cycles));
+            found.push(("prologue".to_owned(), r.prologue_cycles));
+            found.push(("tail".to_owned(), r.tail_cycles));
+            found.extend(waits.iter().map(|(name, w)| (format!("wait {name}"), w.cycles)));
+            found.extend(waits.iter().filter_map(|(name, w)| {
+                Some((format!("round trip {name}"), Some(w.round_trip_cycles?.median)))
+            }));
+            found.extend(events.iter().map(|(name, e)| (format!("event {name}"), e.cycles)));
+        }
+        found
+    };
+    let waits = |r: Option<&'a RoleStats>| r.map_or(&[][..], |r| &r.waits);
+    let events = |r: Option<&'a RoleStats>| r.map_or(&[][..], |r| &r.events);
+    let (a_waits, b_waits) = paired(waits(a), waits(b), |w| &w.on);
+    let (a_events, b_events) = paired(events(a), events(b), |e| &e.name);
+    let (a, b) = (of(a, &a_waits, &a_events), of(b, &b_waits, &b_events));
     let mut seen = BTreeSet::new();
     let of =
         |side: &[(String, Option<f64>)], metric: &str| side.iter().find(|m| m.0 == metric).and_then(|m| m.1);

@@ -7,7 +7,7 @@ use common::*;
 use kbt_evidence::audit::uncovered_numbers;
 use kbt_trace::Level;
 use kbt_trace::bindings as b;
-use kbt_trace::diff::{Gate, TraceDiff, diff};
+use kbt_trace::diff::{Gate, Limit, TraceDiff, diff};
 
 #[test]
 fn changes_are_per_role_and_metric_and_gates_name_what_grew() {
@@ -180,4 +180,55 @@ fn a_name_that_the_second_trace_alone_has_twice_is_numbered_in_both() {
         violations(&short, "Softmax #2: period=3").unwrap(),
         ["Softmax #2 period: steady steps in the first trace alone, so that the gate cannot be judged"]
     );
+}
+
+/// [`pipeline`] where P·V waits for two barriers that are both named P_full, and its tiles are of two events of one name.
+fn twins(second: u64) -> kbt_trace::outcome::TraceOutcome {
+    let mut info = info(Level::Coarse);
+    info.barriers[K_FULL as usize] = info.barriers[P_FULL as usize].clone();
+    info.events[CHUNK as usize] = info.events[TILE as usize].clone();
+    let mut pv = Vec::new();
+    for step in 0..30 {
+        let at = 500 + step * 1000;
+        pv.extend([
+            (b::KBT_TRACE_WAIT_BEGIN, P_FULL, at),
+            (b::KBT_TRACE_WAIT_END, P_FULL, at + 100),
+            (b::KBT_TRACE_WAIT_BEGIN, K_FULL, at + 200),
+            (b::KBT_TRACE_WAIT_END, K_FULL, at + 200 + second),
+            (b::KBT_TRACE_BEGIN, CHUNK, at + 500),
+            (b::KBT_TRACE_END, CHUNK, at + 600),
+            (b::KBT_TRACE_BEGIN, TILE, at + 600),
+            (b::KBT_TRACE_END, TILE, at + 600 + second),
+        ]);
+    }
+    outcome(&file(&info, 1024, &[ring(0, PV, 0, &pv, 33_000)]))
+}
+
+#[test]
+fn barriers_and_events_that_share_a_name_are_compared_each_with_its_own() {
+    let diff = diff(&twins(100), &twins(150));
+    let change =
+        |metric: &str| diff.changes.iter().find(|c| c.metric == metric).and_then(|c| c.change_percent);
+    assert_eq!((change("wait P_full #1"), change("wait P_full #2")), (Some(0.0), Some(50.0)));
+    assert_eq!((change("event tile #1"), change("event tile #2")), (Some(0.0), Some(50.0)));
+    assert_eq!(change("wait P_full"), None);
+    assert_eq!(
+        violations(&diff, "wait P_full #2=5").unwrap(),
+        ["PV wait P_full #2: +50.00 %, allowed +5.00 %"]
+    );
+    let error = violations(&diff, "wait P_full=5").unwrap_err();
+    assert!(error.contains("wait P_full #2"), "{error}");
+}
+
+#[test]
+fn a_gate_takes_a_name_that_holds_its_signs() {
+    for (text, metric, limit) in [
+        ("event n=4=3", "event n=4", Limit::Growth(3.0)),
+        ("event n=4<=3", "event n=4", Limit::Value(3.0)),
+        ("event a<=b<=3", "event a<=b", Limit::Value(3.0)),
+        ("event a<=b=3", "event a<=b", Limit::Growth(3.0)),
+    ] {
+        let gate: Gate = text.parse().unwrap();
+        assert_eq!((gate.metric.as_str(), gate.limit), (metric, limit), "{text}");
+    }
 }
