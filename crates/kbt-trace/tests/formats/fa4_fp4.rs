@@ -80,11 +80,27 @@ fn a_begin_of_event_0_on_block_0_and_sm_0_is_not_an_empty_slot() {
 }
 
 #[test]
+fn a_store_that_was_full_before_the_steady_state_passes_no_gate() {
+    // 128 records a lane: of softmax one step and a wait that ends and begins again and again.
+    let mut lanes = block(1000);
+    let mut at = 10_000;
+    lanes[1].truncate(4);
+    for _ in 0..62 {
+        lanes[1].extend([(7, 0, at), (7, 1, at + 200)]);
+        at += 400;
+    }
+    let outcome = read(&slots(4, &lanes, 800, |b, _| b));
+    let said = outcome.problems.iter().find(|p| p.kind == ProblemKind::StoppedEarly).unwrap();
+    assert_eq!((said.role.as_deref(), said.kind.damages()), (Some("Softmax0"), true));
+}
+
+#[test]
 fn a_store_that_stopped_at_128_events_is_said_to_hold_the_prologue() {
     let lanes: Vec<Vec<_>> =
         block(1000).into_iter().map(|lane| lane.into_iter().take(128).collect()).collect();
     let outcome = read(&slots(4, &lanes, 800, |b, _| b));
     assert_eq!(problem(&outcome, ProblemKind::StoppedFull), 4);
+    assert_eq!(problem(&outcome, ProblemKind::StoppedEarly), 0, "14 steps have a steady state");
     let text = outcome.render_text();
     assert!(text.contains("oldest kept"), "{text}");
 }

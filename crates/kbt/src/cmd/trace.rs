@@ -5,7 +5,7 @@ mod observe;
 mod whole;
 
 use crate::output::{Failure, Format, Outcome, print};
-use kbt_evidence::{Figure, Provenance, Unit};
+use kbt_evidence::{Figure, Provenance, Unit, Verdict};
 use kbt_trace::diff::{Gate, diff};
 use kbt_trace::outcome::TraceOutcome;
 use kbt_trace::{AnalyseOptions, CleanRun, Input, Level, ReadOptions, Source, TraceError, analyse};
@@ -52,7 +52,7 @@ enum Command {
     #[command(after_help = "Example:\n  kbt trace diff before.kbttrace after.kbttrace --gate period=3\n\n\
         Metrics are means over steps where their name holds no quantile; `kbt trace stats` prints medians.\n\
         Exit code 1 where a gated metric is over its limit, or is in one trace alone; 2 where a gated trace is cut or \
-        damaged, or a role of it did not come to its close(); 3 where a gated trace is of level detail.")]
+        damaged, a role of it did not come to its close(), or too many of its steps are left out; 3 where a gated trace is of level detail.")]
     Diff {
         /// The first trace.
         a: PathBuf,
@@ -70,7 +70,8 @@ enum Command {
     },
     /// Run a target at every trace level in turn, and say what the looking costs.
     #[command(after_help = "Example:\n  kbt trace observe attention --rounds 8\n\n\
-        Each run is a fresh process. The coarse trace is analysed with its cost beside it.\n\
+        Each run is a fresh process; the target's build command runs once before them. The coarse trace is analysed with \
+        its cost beside it.\n\
         Exit code 3 where its absolute numbers are refused.")]
     Observe(observe::Args),
 }
@@ -81,6 +82,13 @@ struct Reading {
     /// The recorder's format.
     #[arg(long, default_value = "auto", value_parser = clap::builder::PossibleValuesParser::new(Input::ALL.map(Input::as_str)))]
     input: String,
+    #[command(flatten)]
+    hints: Hints,
+}
+
+/// What a trace of a known format does not say of itself.
+#[derive(clap::Args)]
+struct Hints {
     /// SM clock in MHz, for traces that count nanoseconds or do not state it.
     #[arg(long, value_name = "F")]
     clock_mhz: Option<f64>,
@@ -126,7 +134,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             let clean = clean.of(source.as_ref())?;
             let options = AnalyseOptions { cta, clean, ..options(&file) };
             let outcome = analyse(source.as_mut(), &options).map_err(failure)?;
-            print(format, &outcome, TraceOutcome::render_text)
+            print_judged(format, &outcome)
         }
         Command::Export(args) => export::run(&args),
         Command::Diff { a, b, reading, gate, format } => {
@@ -173,8 +181,16 @@ impl Reading {
             let open = File::open(file).map_err(|e| Failure::input(format!("{}: {e}", file.display())))?;
             Box::new(std::io::BufReader::with_capacity(1 << 20, open))
         };
-        let options = ReadOptions {
-            input: Input::ALL.into_iter().find(|i| i.as_str() == self.input).unwrap_or_default(),
+        let options =
+            self.hints.of(Input::ALL.into_iter().find(|i| i.as_str() == self.input).unwrap_or_default());
+        kbt_trace::open(input, &file.display().to_string(), &options).map_err(failure)
+    }
+}
+
+impl Hints {
+    fn of(&self, input: Input) -> ReadOptions {
+        ReadOptions {
+            input,
             clock_mhz: self.clock_mhz,
             unit: self.unit.map(|unit| match unit {
                 Stamp::Us => kbt_trace::Unit::Microseconds,
@@ -183,9 +199,21 @@ impl Reading {
             }),
             tensor: self.tensor.clone(),
             launch: self.launch,
-        };
-        kbt_trace::open(input, &file.display().to_string(), &options).map_err(failure)
+        }
     }
+}
+
+/// An outcome, and beside it the verdicts that its text ends with.
+#[derive(serde::Serialize)]
+struct Judged<'a> {
+    #[serde(flatten)]
+    outcome: &'a TraceOutcome,
+    verdicts: Vec<Verdict>,
+}
+
+fn print_judged(format: Format, outcome: &TraceOutcome) -> Outcome {
+    let judged = Judged { outcome, verdicts: outcome.verdicts() };
+    print(format, &judged, |judged| judged.outcome.render_text())
 }
 
 impl Clean {

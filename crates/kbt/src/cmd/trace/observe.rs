@@ -1,13 +1,12 @@
 //! `kbt trace observe`: a target at every trace level in turn, and what the looking costs.
 
 use super::whole::Whole;
-use super::{failure, options};
-use crate::output::{Failure, Format, Outcome, print};
-use kbt_evidence::{Figure, Unit};
+use super::{Hints, failure, options, print_judged};
+use crate::output::{Failure, Format, Outcome};
+use kbt_evidence::{Figure, Provenance, Unit};
 use kbt_target::{LaunchRequest, Launcher, ProcessLauncher, Status, Target, TraceLevel, check};
 use kbt_trace::observe::{DEFAULT_LIMIT_PERCENT, ObserverReport, alternate};
-use kbt_trace::outcome::TraceOutcome;
-use kbt_trace::{AnalyseOptions, CleanRun, Input, Level, ReadOptions, analyse};
+use kbt_trace::{AnalyseOptions, CleanRun, Input, Level, ReadOptions, Source, analyse};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -33,13 +32,16 @@ pub(super) struct Args {
     /// Steps of that role that one SM does one after the other in a launch.
     #[arg(long, requires = "clean_role")]
     steps_per_sm: Option<f64>,
+    #[command(flatten)]
+    hints: Hints,
     /// How the outcome is printed.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
 
 pub(super) fn run(args: Args) -> Outcome {
-    let Args { target: path, set, rounds, limit_percent, trace_out, clean_role, steps_per_sm, format } = args;
+    let Args { target: path, set, rounds, limit_percent, trace_out, clean_role, steps_per_sm, hints, format } =
+        args;
     let clean = clean_role.zip(steps_per_sm);
     let target = Target::find(&path)?;
     let mut setting = target.default_setting();
@@ -72,12 +74,30 @@ pub(super) fn run(args: Args) -> Outcome {
     if !levels.iter().any(|(level, _)| *level == Level::Coarse) {
         return Err(Failure::Refused(format!("{} has no trace level coarse", target.name)));
     }
+    if let Some((_, steps)) = clean.as_ref().filter(|(_, steps)| !(steps.is_finite() && *steps > 0.0)) {
+        return Err(Failure::input(format!("--steps-per-sm {steps}: accepted: a positive number")));
+    }
+    if let Some(mhz) = hints.clock_mhz.filter(|mhz| !(mhz.is_finite() && *mhz > 0.0)) {
+        return Err(Failure::input(format!("--clock-mhz {mhz}: accepted: a positive number of MHz")));
+    }
+    trace_out.as_deref().map_or(Ok(()), writable)?;
     let scratch = std::env::temp_dir().join(format!("kbt-trace-observe-{}", std::process::id()));
     std::fs::create_dir_all(&scratch).map_err(|e| Failure::input(format!("{}: {e}", scratch.display())))?;
     let coarse = scratch.join("coarse.trace");
+    let reader = Reader {
+        // What it is called in messages: the file in the scratch folder is gone when they are read.
+        name: trace_out.as_ref().map_or_else(
+            || format!("{}: its coarse trace", target.name),
+            |kept| format!("{}: its coarse trace, {}", target.name, kept.display()),
+        ),
+        file: coarse.clone(),
+        options: hints.of(input),
+    };
     let launcher = ProcessLauncher::new(&target);
+    let built = built(&target, &launcher);
     let mut clean_report = None;
-    let samples =
+    let mut read_once = false;
+    let samples = built.and_then(|()| {
         alternate(&levels.iter().map(|(level, _)| *level).collect::<Vec<_>>(), rounds as usize, |level| {
             let recording = levels.iter().find(|(l, _)| *l == level && level != Level::Off).map(|(_, l)| *l);
             let out =
@@ -99,46 +119,124 @@ pub(super) fn run(args: Args) -> Outcome {
             if level == Level::Off {
                 clean_report = Some((launch.report, sample.clock_mhz));
             }
+            // The first coarse trace tells what the last one would: whether it can be read, and which roles it has.
+            if level == Level::Coarse && !std::mem::replace(&mut read_once, true) {
+                let clock = clean_report.as_ref().and_then(|(_, clock)| *clock);
+                let source = reader.open(clock)?;
+                if let Some((role, _)) = &clean {
+                    reader.has_role(source.as_ref(), role)?;
+                    reader.clock(source.as_ref(), clock)?;
+                }
+            }
             Ok(sample.time_us)
-        });
+        })
+    });
     let outcome = samples.and_then(|samples| {
         let (report, clock) =
             clean_report.ok_or_else(|| Failure::input(format!("--rounds {rounds}: accepted: at least 6")))?;
         let provenance = check::measured("kbt trace observe", &report);
         let observer = ObserverReport::new(&samples, limit_percent, provenance.clone())?;
-        let clean = clean.zip(clock).map(|((role, steps_per_sm), mhz)| CleanRun {
-            time: Figure::new("clean time", observer.off_us, Unit::Microseconds, provenance.clone()),
-            sm_clock: Figure::new("SM clock", mhz, Unit::Megahertz, provenance.clone()),
-            role,
-            steps_per_sm,
-        });
-        let reading = ReadOptions { input, clock_mhz: clock, ..ReadOptions::default() };
-        let file = File::open(&coarse)
-            .map_err(|e| Failure::input(format!("{}: {e}; the target wrote no trace", coarse.display())))?;
-        if let Some(kept) = &trace_out {
-            keep(&coarse, kept)?;
-        }
-        let coarse = trace_out.as_ref().unwrap_or(&coarse);
-        let mut source =
-            kbt_trace::open(Box::new(std::io::BufReader::new(file)), &coarse.display().to_string(), &reading)
-                .map_err(failure)?;
-        let more = AnalyseOptions {
-            provenance: Some(provenance),
-            observer: Some(observer),
-            clean,
-            ..options(coarse)
+        let measured = observer.clone();
+        let analysed = || {
+            // Kept first, so that a trace that cannot be read can be looked at.
+            if let Some(kept) = trace_out.as_ref().filter(|_| coarse.exists()) {
+                keep(&coarse, kept)?;
+            }
+            let mut source = reader.open(clock)?;
+            let clean = clean.map(|(role, steps_per_sm)| {
+                let (mhz, known) = reader.clock(source.as_ref(), clock)?;
+                let (name, known) = match known {
+                    Some(known) => (format!("SM clock by {known}"), Provenance::given(known)),
+                    None => ("SM clock".to_owned(), provenance.clone()),
+                };
+                Ok::<_, Failure>(CleanRun {
+                    time: Figure::new("clean time", observer.off_us, Unit::Microseconds, provenance.clone()),
+                    sm_clock: Figure::new(name, mhz, Unit::Megahertz, known),
+                    role,
+                    steps_per_sm,
+                })
+            });
+            let more = AnalyseOptions {
+                clean: clean.transpose()?,
+                provenance: Some(provenance),
+                observer: Some(observer),
+                name: reader.name.clone(),
+                ..options(&coarse)
+            };
+            analyse(source.as_mut(), &more).map_err(failure)
         };
-        analyse(source.as_mut(), &more).map_err(failure)
+        // What was measured is told even where the trace says nothing.
+        analysed().inspect_err(|_| crate::output::tell!("{}", measured.render_text().trim_end()))
     });
     // What it held has been read; a leftover does no harm.
     let _ = std::fs::remove_dir_all(&scratch);
     let outcome = outcome?;
-    let done = print(format, &outcome, TraceOutcome::render_text)?;
+    let done = print_judged(format, &outcome)?;
     if outcome.absolute.is_accepted() {
         Ok(done)
     } else {
         Err(Failure::Refused(outcome.absolute.reason().into()))
     }
+}
+
+/// Runs the target's build command, where it has one.
+fn built(target: &Target, launcher: &ProcessLauncher) -> Result<(), Failure> {
+    match launcher.build(None) {
+        Some(launch) if !launch.is_ok() => {
+            let what = format!("{}: build: {}", target.name, launch.status);
+            Err(Failure::input(format!("{what}\n{}", launch.stderr_tail)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The coarse trace, and how it is read.
+struct Reader {
+    name: String,
+    file: PathBuf,
+    options: ReadOptions,
+}
+
+impl Reader {
+    /// Opens it; `clock` is what the clean run measured, where it did.
+    fn open(&self, clock: Option<f64>) -> Result<Box<dyn Source>, Failure> {
+        let file = File::open(&self.file)
+            .map_err(|e| Failure::input(format!("{}: {e}; the target wrote no trace", self.name)))?;
+        let mut options = self.options.clone();
+        options.clock_mhz = options.clock_mhz.or(clock);
+        kbt_trace::open(Box::new(std::io::BufReader::new(file)), &self.name, &options).map_err(failure)
+    }
+
+    fn has_role(&self, source: &dyn Source, role: &str) -> Result<(), Failure> {
+        let roles = &source.info().roles;
+        if roles.iter().any(|r| r.name == role) {
+            return Ok(());
+        }
+        let known: Vec<_> = roles.iter().map(|r| r.name.as_str()).collect();
+        let why = format!("not in {}; accepted: {}", self.name, known.join(", "));
+        Err(Failure::input(format!("--clean-role {role}: {why}")))
+    }
+
+    /// The SM clock of the clean run in MHz, and who gave it where the run did not measure it.
+    fn clock(
+        &self,
+        source: &dyn Source,
+        measured: Option<f64>,
+    ) -> Result<(f64, Option<&'static str>), Failure> {
+        let given = self.options.clock_mhz.map(|mhz| (mhz, Some("--clock-mhz")));
+        let stated = || source.info().clock.sm_mhz().map(|mhz| (mhz, Some("the trace's own clock")));
+        given.or(measured.map(|mhz| (mhz, None))).or_else(stated).ok_or_else(|| {
+            let why = format!("{} states no SM clock, nor do the runs", self.name);
+            Failure::Refused(format!("--clean-role: {why}: give --clock-mhz, or print kbt-clock-mhz"))
+        })
+    }
+}
+
+/// Whether a file can be written there, found before an hour of runs.
+fn writable(kept: &Path) -> Result<(), Failure> {
+    // To open a pipe is to use it.
+    let pipe = std::fs::metadata(kept).is_ok_and(|m| !m.is_file() && !m.is_dir());
+    if pipe { Ok(()) } else { Whole::create(kept).map(drop) }
 }
 
 /// Copies the trace to where it is kept; what was there stays until the copy is whole.
