@@ -1,5 +1,7 @@
 //! What the ladder can do with a target: each of its commands is run once, and each step says ready or refused.
 
+mod kernels;
+
 use crate::artifacts::{self, ArtifactKind, Snapshot};
 use crate::launch::{Launch, LaunchRequest, Launcher, Report, Status};
 use crate::process::ProcessLauncher;
@@ -55,9 +57,14 @@ pub struct Ability {
     pub why: String,
 }
 
+/// The schema that reports of a check state.
+pub const SCHEMA: &str = "kbt.target.check/1";
+
 /// The whole answer of a check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CheckReport {
+    /// Always [`SCHEMA`].
+    pub schema: String,
     /// The target's name.
     pub target: String,
     /// What was looked at.
@@ -144,6 +151,10 @@ pub fn check(
     };
     let found = artifacts::find(target, &[&build_dump, &dump], &before);
     findings.extend(of_artifacts(target, &found));
+    let kernels = artifacts::kernels(&found);
+    let chosen = kernels::chosen(target, &kernels);
+    let lacks_kernel = chosen.as_ref().is_some_and(|f| f.state == FindingState::Failed);
+    findings.extend(chosen);
     let real: Vec<_> = found.iter().filter(|a| artifacts::not_of_its_kind(a).is_none()).collect();
     let has = |kind| real.iter().any(|a| a.kind == kind);
     let stale = !real.is_empty() && real.iter().all(|a| a.stale.is_some());
@@ -154,11 +165,12 @@ pub fn check(
             ptx: has(ArtifactKind::Ptx),
             code: has(ArtifactKind::Cubin) || has(ArtifactKind::Sass),
             stale,
+            lacks_kernel,
         },
         &traced,
         facts_lack,
     );
-    Ok(CheckReport { target: target.name.clone(), findings, steps })
+    Ok(CheckReport { schema: SCHEMA.to_owned(), target: target.name.clone(), findings, steps })
 }
 
 /// The launches of a target whose build is there: the run, a run for each level of its trace, the reference.
@@ -274,6 +286,8 @@ struct Code {
     code: bool,
     /// Whether all of it may be another build's.
     stale: bool,
+    /// Whether none of its kernels is the one that the file names.
+    lacks_kernel: bool,
 }
 
 fn abilities(
@@ -283,15 +297,19 @@ fn abilities(
     traced: &[(&str, bool)],
     facts_lack: Option<&str>,
 ) -> Vec<Ability> {
-    let timed = run.is_some_and(Launch::is_ok);
+    // A time is one, whatever became of the outputs.
+    let wrote = run.is_some_and(Launch::is_ok);
+    let lost = |r: &Launch| matches!(r.status, Status::OutputMissing { .. });
+    let timed = wrote || run.is_some_and(|r| lost(r) && !r.report.times_us.is_empty());
     let coarse = traced.iter().any(|(level, ok)| *level == "coarse" && *ok);
     let varied = target.knobs.iter().filter(|k| k.values.len() > 1).count();
     let answer = |step, ready: bool, yes: &str, no: &str| {
         let why = match (run.map(|r| &r.status), ready) {
             (_, true) => yes.to_owned(),
             (Some(Status::Refused { reason }), false) => format!("the run was refused here: {reason}"),
+            (Some(Status::Ok | Status::NoTime { .. } | Status::OutputMissing { .. }), false) => no.to_owned(),
+            (Some(failed), false) => format!("the run failed: {failed}; {no}"),
             (None, false) => format!("not tried, since the build failed; {no}"),
-            (_, false) => no.to_owned(),
         };
         Ability { step, ready, why }
     };
@@ -299,7 +317,10 @@ fn abilities(
     let lacks = |step, no: &str| Ability { step, ready: false, why: no.to_owned() };
     let of_code = |step, there: bool, yes: &str, no: &str| {
         let stale = if code.stale { ", which is STALE: what it says decides nothing" } else { "" };
-        answer(step, there, &format!("{yes}{stale}"), no)
+        match code.lacks_kernel && there {
+            true => lacks(step, "`kernel:` names none of the kernels in its machine code"),
+            false => answer(step, there, &format!("{yes}{stale}"), no),
+        }
     };
     let any_code = code.ptx || code.code;
     let no_trace = "needs a `trace:` with a level `coarse` whose run writes KBT_TRACE_OUT";
@@ -345,7 +366,7 @@ fn abilities(
         },
         match target.outputs.is_empty() {
             true => lacks(Step::Validate, no_outputs),
-            false => answer(Step::Validate, timed, "its saved outputs", no_outputs),
+            false => answer(Step::Validate, wrote, "its saved outputs", no_outputs),
         },
     ]
 }

@@ -118,6 +118,16 @@ pub(crate) fn read_input(path: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(|e| Failure::input(format!("{}: {e}", path.display())))
 }
 
+/// Reads a target file, one that comes with kbt, or standard input for `-`; its paths start from this folder then.
+pub(crate) fn find_target(path: &Path) -> Result<kbt_target::Target, Failure> {
+    if path.as_os_str() != "-" {
+        return Ok(kbt_target::Target::find(path)?);
+    }
+    let text = String::from_utf8(read_input(path)?)
+        .map_err(|e| Failure::input(format!("standard input: a target file is UTF-8 text: {e}")))?;
+    Ok(kbt_target::Target::from_yaml(&text, "standard input", Path::new(""))?)
+}
+
 /// Opens a file, or standard input for `-`, to be read as it comes.
 pub(crate) fn open_input(path: &Path) -> Result<Box<dyn Read>, Failure> {
     if path.as_os_str() == "-" {

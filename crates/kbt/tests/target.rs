@@ -181,3 +181,47 @@ fn what_is_no_measured_run_is_no_recording() {
     }
     assert!(!dir.path().join("recordings").exists());
 }
+
+#[test]
+fn a_target_file_is_read_from_standard_input_where_it_is_named_so() {
+    let dir = folder(YAML);
+    let piped = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kbt"));
+        let text = std::fs::File::open(dir.path().join("decay.yaml")).unwrap();
+        command.current_dir(dir.path()).env("KBT_CUDA", dir.path().join("none")).args(args);
+        let Output { status, stdout, .. } = command.stdin(text).output().unwrap();
+        (status.code(), String::from_utf8(stdout).unwrap())
+    };
+    let (code, out) = piped(&["target", "check", "-", "--device", "model:sm_120a", "--format", "json"]);
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, report["target"].as_str()), (Some(3), Some("decay")), "{out}");
+    assert_eq!(report["schema"], "kbt.target.check/1");
+    let (code, out) = piped(&["tune", "--target", "-", "--device", "model:sm_120a", "--out", "r"]);
+    assert_eq!(code, Some(0), "{out}");
+}
+
+#[test]
+fn of_several_kernels_the_one_that_is_studied_is_named_with_the_others() {
+    let kernel = |name: &str, n: usize| {
+        let adds = (0..n).map(|i| format!("/*{:04x}*/ FADD R0, R0, R0 ;\n", i * 16)).collect::<String>();
+        format!("\t.section\t.text.{name},\"ax\",@progbits\n{adds}/*{:04x}*/ EXIT ;\n", n * 16)
+    };
+    let headline = |rest: &str| {
+        let dir = folder(&format!(
+            "schema: kbt.target/1\nname: k\nbuild: {{command: [cp, in, k.sass], artifacts: {{sass: [k.sass]}}}}\nrun: {{command: [a]}}\n{rest}"
+        ));
+        let listing = format!("\t.target\tsm_90a\n{}{}", kernel("scale", 2), kernel("reduce", 9));
+        std::fs::write(dir.path().join("in"), listing).unwrap();
+        let args = ["tune", "--target", "decay.yaml", "--device", "recorded:h200-sxm", "--out", "r"];
+        let (code, _, err) = kbt(dir.path(), &args);
+        assert_eq!(code, Some(0), "{err}");
+        step(dir.path(), "1-rates.json")["headline"].as_str().unwrap().to_owned()
+    };
+    let told = headline("");
+    assert!(
+        told.contains("reduce is studied, of 2 kernels the one with the most instructions: reduce, scale"),
+        "{told}"
+    );
+    let told = headline("kernel: scale\n");
+    assert!(!told.contains("is studied"), "{told}");
+}

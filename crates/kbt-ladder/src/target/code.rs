@@ -76,6 +76,7 @@ impl TargetTuner<'_> {
         // What runs comes before what could be assembled here.
         for kind in [ArtifactKind::Cubin, ArtifactKind::Sass, ArtifactKind::Ptx] {
             let mut best: Option<(usize, String, Candidate)> = None;
+            let mut names = std::collections::BTreeSet::new();
             for artifact in found.of(kind) {
                 let candidate = match self.listing(artifact) {
                     Ok(candidate) => candidate,
@@ -85,6 +86,7 @@ impl TargetTuner<'_> {
                     }
                 };
                 for f in candidate.listing.functions.iter().filter(|f| taken(&f.name)) {
+                    names.insert(f.name.clone());
                     let larger = best.as_ref().is_none_or(|(n, ..)| f.instructions.len() > *n);
                     if larger {
                         let listing = Listing { functions: vec![f.clone()], ..candidate.listing.clone() };
@@ -99,6 +101,15 @@ impl TargetTuner<'_> {
                 }
             }
             if let Some((_, function, candidate)) = best {
+                if names.len() > 1 {
+                    let all: Vec<String> = names.into_iter().collect();
+                    notes.push(format!(
+                        "{function} is studied, of {} kernels the one with the most instructions: {}; `kernel:` in the \
+                         target file names another",
+                        all.len(),
+                        all.join(", ")
+                    ));
+                }
                 let (ptx, ptx_stale) = ptx_of(found, &function);
                 return Ok(Code {
                     listing: candidate.listing,

@@ -1,11 +1,11 @@
 //! `kbt target`: a target file to start from, and what the ladder can do with one.
 
-use crate::output::{Failure, Format, Outcome, emit, print};
+use crate::output::{Failure, Format, Outcome, emit, find_target, print};
 use kbt_device::DeviceChoice;
 use kbt_ladder::Backend;
 use kbt_ladder::target::{check_facts, facts_lack};
 use kbt_target::check::{FindingState, check};
-use kbt_target::{ProcessLauncher, TEMPLATE, Target};
+use kbt_target::{ProcessLauncher, TEMPLATE};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -58,7 +58,7 @@ fn new(path: &Path) -> Outcome {
 }
 
 fn check_file(path: &Path, device: &DeviceChoice, format: Format) -> Outcome {
-    let target = Target::find(path)?;
+    let target = find_target(path)?;
     check_facts(&target)?;
     let lack = facts_lack(&target)?;
     let arch = Backend::resolve(device)?.arch().to_string();

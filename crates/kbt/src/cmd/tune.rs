@@ -1,13 +1,12 @@
 //! `kbt tune`: the whole ladder on one kernel, into a run directory.
 
-use crate::output::{Failure, Outcome};
+use crate::output::{Failure, Outcome, find_target};
 use kbt_device::DeviceChoice;
 use kbt_kernels::attention::PvMode;
 use kbt_ladder::recording::PROFILE_FILE;
 use kbt_ladder::steps::AttentionTuner;
 use kbt_ladder::target::{TargetTuner, check_facts};
 use kbt_ladder::{Backend, Ladder, Origin, RunDir, RunSpec, Summary, new_run_path};
-use kbt_target::Target;
 use kbt_toolchain::Toolchain;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -56,7 +55,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let target = args.target.as_deref().map(Target::find).transpose()?;
+    let target = args.target.as_deref().map(find_target).transpose()?;
     if let Some(target) = &target {
         check_facts(target)?;
     }
