@@ -75,10 +75,16 @@ impl Correctness for AgainstReference {
         let given = || Provenance::given("the outputs of the target's processes");
         let bits =
             compare(&Sides::new(&saved, &outputs), &Rules::default(), given()).map_err(|e| e.to_string())?;
+        let changed = setting.differs_from(&self.baseline);
         if bits.identical() {
+            // Right outputs that were given must be those of these inputs, before anything is judged by them.
+            if let (true, Some(Ok(right))) = (changed.0.is_empty(), self.reference.get()) {
+                let right = open(right)?;
+                let sides = Sides { reference: Some(&right), ..Sides::new(&saved, &outputs) };
+                compare(&sides, &Rules::default(), given()).map_err(|e| e.to_string())?;
+            }
             return Ok(CheckOutcome::Bitwise);
         }
-        let changed = setting.differs_from(&self.baseline);
         let algebra = |name: &String| self.target.knob(name).is_some_and(|k| k.change == Change::Algebra);
         if !changed.0.keys().any(algebra) {
             return Ok(CheckOutcome::Wrong { statement: bits.violations.join("; ") });
@@ -102,5 +108,37 @@ impl Correctness for AgainstReference {
             return Ok(CheckOutcome::Accurate { statement });
         }
         Ok(CheckOutcome::Wrong { statement: judged.violations.join("; ") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kbt_split::{Choice, Space};
+    use kbt_tensor::{Dtype, Tensor, TensorSet};
+
+    #[test]
+    fn right_outputs_of_other_inputs_are_refused_at_the_baseline() {
+        let yaml = "schema: kbt.target/1\nname: fake\nrun: {command: [fake]}\noutputs: [{name: o}]\n";
+        let target = Target::from_yaml(yaml, "fake.yaml", Path::new("")).unwrap();
+        let space = Space::new(&target, &Choice::default()).unwrap();
+        let spec = Spec::new(target, space, kbt_target::TimingPolicy::default());
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, values: &[f32]| {
+            let mut set = TensorSet::new();
+            set.insert(Tensor::from_f32("o", vec![values.len()], Dtype::F32, values).unwrap()).unwrap();
+            let path = folder.path().join(name);
+            set.write_safetensors(&path).unwrap();
+            path
+        };
+        let saved = write("saved", &[1.0, 2.0, 3.0]);
+        let checked = |right: Option<PathBuf>| {
+            let setting = &spec.space.points[0].setting;
+            AgainstReference::new(&spec, right).check(&saved, &saved, setting)
+        };
+        assert_eq!(checked(None), Ok(CheckOutcome::Bitwise));
+        assert_eq!(checked(Some(write("right", &[1.01, 2.0, 3.0]))), Ok(CheckOutcome::Bitwise));
+        let refused = checked(Some(write("other", &[-3.0, 1.0, -2.0]))).unwrap_err();
+        assert!(refused.contains("blind"), "{refused}");
     }
 }

@@ -6,9 +6,16 @@
 //!   the relative RMS error within what is accepted of that tensor;
 //!   the largest error within what the baseline itself reaches over its seeds, where such are given; and codes
 //!   of an 8- or 4-bit format equal or explained as ties.
+//!
+//! A reference from which the baseline itself is far is refused whatever the class: it is the right answer to another
+//! question, and every output is as far from it.
 
 use super::{ChangeClass, CompareError, ErrorStats, Rules, TensorComparison};
 use kbt_tensor::Dtype;
+
+/// From this relative RMS error of the baseline on, its reference says nothing: one that has nothing to do with the
+/// output gives 1 or more, and the coarsest 4-bit kernel stays far below.
+pub const BLIND_FROM: f64 = 0.5;
 
 pub(crate) fn judge(
     tensor: &TensorComparison,
@@ -17,6 +24,15 @@ pub(crate) fn judge(
     notes: &mut Vec<String>,
 ) -> Result<(), CompareError> {
     let name = &tensor.name;
+    if let Some(error) = tensor.baseline.as_ref().and_then(|b| b.relative_rms_error)
+        && error >= BLIND_FROM
+    {
+        return Err(CompareError::Refused(format!(
+            "`{name}`: the baseline's own relative RMS error against the reference is {error:.3}, so that reference is \
+             blind: it is not of these inputs, or the baseline is wrong; accepted: one from which the baseline is less \
+             than {BLIND_FROM} away"
+        )));
+    }
     if tensor.bits.differing_count == 0 {
         return Ok(());
     }

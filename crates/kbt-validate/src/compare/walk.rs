@@ -8,7 +8,7 @@ use super::errors::{Constant, ErrorSum};
 use super::lanes::{Lane, Place, Sample, elements, lone, reference};
 use super::specials::SpecialCounter;
 use super::ties::{TieCounter, is_code};
-use super::{CompareError, Rules, Sides, TensorComparison};
+use super::{ChangeClass, CompareError, Rules, Sides, TensorComparison};
 use kbt_tensor::TensorInfo;
 use std::num::NonZero;
 use std::ops::Range;
@@ -50,6 +50,7 @@ struct Counts {
     baseline: ErrorSum,
     ties: Option<TieCounter>,
     saved_constant: Constant,
+    variant_constant: Constant,
     reference_constant: Constant,
 }
 
@@ -64,6 +65,7 @@ impl Counts {
             ties.merge(next);
         }
         self.saved_constant.merge(&next.saved_constant);
+        self.variant_constant.merge(&next.variant_constant);
         self.reference_constant.merge(&next.reference_constant);
         self
     }
@@ -147,6 +149,7 @@ impl<'a> Walk<'a> {
             baseline: ErrorSum::new(row_length, held),
             ties: codes.then(|| TieCounter::new(start)),
             saved_constant: Constant::default(),
+            variant_constant: Constant::default(),
             reference_constant: Constant::default(),
         }
     }
@@ -189,6 +192,7 @@ impl<'a> Walk<'a> {
         saved.decode();
         variant.decode();
         counts.saved_constant.push(&saved.values);
+        counts.variant_constant.push(&variant.values);
         counts.reference_constant.push(&reference.values);
         push_parts(&mut counts.variant, &parts, &variant.values, &reference.values);
         match baseline {
@@ -246,6 +250,17 @@ pub(crate) fn tensor(
                 saved_info.name
             )));
         }
+    }
+    // Only an algebraic change may differ; one that gives a constant computes nothing.
+    if let (ChangeClass::Algebra, Some(value)) = (rules.class, counts.variant_constant.value())
+        && bits.differing_count > 0
+        && !rules.allow_constant
+    {
+        return Err(CompareError::Refused(format!(
+            "`{}`: the variant's output is {value} everywhere and the saved one is not, and an error measured on a \
+             constant is blind; accepted: an output that varies",
+            saved_info.name
+        )));
     }
     Ok(TensorComparison {
         name: saved_info.name.clone(),
