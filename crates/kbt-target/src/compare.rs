@@ -248,27 +248,29 @@ fn clock_floor(pairs: &[Pair], policy: &TimingPolicy) -> f64 {
 }
 
 /// The pairs in which no sample was throttled or ran at a low clock; all of them where too few would remain,
-/// since a table of doubtful numbers that says so is worth more than an empty one.
-fn keep_steady(pairs: &[Pair], policy: &TimingPolicy, notes: &mut Vec<String>) -> Vec<Pair> {
+/// since a table of doubtful numbers that says so is worth more than an empty one. They decide nothing.
+fn keep_steady(pairs: &[Pair], policy: &TimingPolicy, notes: &mut Vec<String>) -> (Vec<Pair>, bool) {
     let floor = clock_floor(pairs, policy);
     let kept: Vec<Pair> = pairs.iter().filter(|p| p.is_steady(floor)).cloned().collect();
     let dropped = pairs.len() - kept.len();
     if dropped == 0 {
-        return kept;
+        return (kept, true);
     }
     let all = pairs.len();
     let what = format!("{dropped} of {all} pairs had a throttled sample or a clock below {floor:.0} MHz");
     if kept.len() < LEAST_PAIRS {
-        notes.push(format!("{what}; kept all the same, since fewer than {LEAST_PAIRS} would remain"));
-        return pairs.to_vec();
+        notes.push(format!(
+            "{what}; kept all the same, since fewer than {LEAST_PAIRS} would remain, and decides nothing"
+        ));
+        return (pairs.to_vec(), false);
     }
     notes.push(format!("{what}; discarded"));
-    kept
+    (kept, true)
 }
 
 fn finish(pairs: &[Pair], policy: &TimingPolicy, stopped: Stopped) -> Comparison {
     let mut notes = Vec::new();
-    let kept = keep_steady(pairs, policy, &mut notes);
+    let (kept, are_steady) = keep_steady(pairs, policy, &mut notes);
     let times: Vec<f64> = kept.iter().filter_map(|p| p.log_ratio(|s| Some(s.time_us))).collect();
     let cycles: Option<Vec<f64>> =
         kept.iter().map(|p| p.log_ratio(|s| Some(s.time_us * s.clock_mhz?))).collect();
@@ -285,6 +287,7 @@ fn finish(pairs: &[Pair], policy: &TimingPolicy, stopped: Stopped) -> Comparison
     let in_cycles = cycles.as_deref().and_then(interval_of).filter(|_| !early);
     let mut speed = match interval {
         _ if early => Speed::Slower,
+        _ if !are_steady => Speed::Ambiguous,
         None => Speed::Ambiguous,
         Some(i) => judge(i, policy.same_within),
     };

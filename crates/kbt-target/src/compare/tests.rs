@@ -122,8 +122,17 @@ fn samples_at_a_low_clock_or_throttled_are_discarded_but_never_all() {
     assert_eq!((c.speed, c.pairs, c.kept_pairs), (Speed::Same, 4, 3), "{c:?}");
     assert!(c.notes[0].contains("discarded"), "{:?}", c.notes);
     let c = clocked(|_, _| (100.0, 1980.0, Some("power cap")));
-    assert_eq!((c.speed, c.kept_pairs), (Speed::Same, 4));
+    assert_eq!(
+        (c.speed, c.pairs, c.kept_pairs),
+        (Speed::Ambiguous, 16, 16),
+        "no pair decides, to the last block"
+    );
     assert!(c.notes[0].contains("kept all the same"), "{:?}", c.notes);
+    let c = clocked(|_, b| (if b { 80.0 } else { 100.0 }, 1980.0, Some("power cap")));
+    assert_eq!(c.speed, Speed::Ambiguous, "a gain of a chip that throttles is no gain");
+    // Throttled at first: the pairs after that decide.
+    let c = clocked(|run, b| (if b { 80.0 } else { 100.0 }, 1980.0, (run < 8).then_some("power cap")));
+    assert_eq!((c.speed, c.pairs > c.kept_pairs), (Speed::Faster, true), "{c:?}");
 }
 
 #[test]
