@@ -5,6 +5,7 @@ use crate::outcome::{PointOutcome, PointStatus, SplitOutcome};
 use crate::score::ModelCurve;
 use crate::space::Forbidden;
 use crate::verdict::shown;
+use kbt_target::Speed;
 use std::fmt;
 
 /// More settings than this that were not compared are counted, not listed.
@@ -27,6 +28,7 @@ impl fmt::Display for SplitOutcome {
         let fold = uncompared > UNCOMPARED_SHOWN;
         for p in rows.iter().filter(|p| !(fold && p.status == PointStatus::NotRun)) {
             writeln!(f, "  {:>4}  {:<width$}  {}", p.index, self.changed(p), result(p))?;
+            notes(p).try_for_each(|note| writeln!(f, "        note: {note}"))?;
         }
         if fold {
             let seen = rows.iter().filter(|p| p.is_seen_once()).count();
@@ -76,8 +78,14 @@ impl fmt::Display for SplitOutcome {
 
 impl fmt::Display for PointOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "point {}: {}: {}", self.index, self.setting, result(self))
+        write!(f, "point {}: {}: {}", self.index, self.setting, result(self))?;
+        notes(self).try_for_each(|note| write!(f, "\n  note: {note}"))
     }
+}
+
+/// What was noticed of a point that was compared; that others were only screened is said once for all.
+fn notes(p: &PointOutcome) -> impl Iterator<Item = &String> {
+    p.notes.iter().filter(|_| p.speed.is_some())
 }
 
 /// A point's handoff, and its time or why it has none.
@@ -85,7 +93,14 @@ fn result(p: &PointOutcome) -> String {
     let integers = p.integers.map(|i| i.to_string()).unwrap_or_default();
     let what = match (&p.status, p.time_us, &p.to_baseline) {
         (PointStatus::Timed, Some(time), Some(ratio)) => {
-            let speed = p.speed.map(|s| s.to_string()).unwrap_or_default();
+            // The ratio is to the baseline; the word may be against a setting that had beaten it by then.
+            let than = p.against.filter(|a| *a != 0).map(|a| match p.speed {
+                Some(Speed::Same) => format!(" as {a}"),
+                Some(Speed::Ambiguous) => format!(" against {a}"),
+                _ => format!(" than {a}"),
+            });
+            let than = than.unwrap_or_default();
+            let speed = p.speed.map(|s| format!("{s}{than}")).unwrap_or_default();
             format!("{time:>10.2} us  {:<24} {speed}", shown(ratio))
         }
         (status, ..) => format!("{}: {}", status.word(), status.why().unwrap_or("-")),

@@ -84,3 +84,17 @@ fn intervals_are_apart_whichever_sweep_is_the_slower_one() {
     assert_eq!(agreement(&slow, &slower).apart.len(), 1);
     assert_eq!(agreement(&slower, &slow).apart.len(), 1);
 }
+
+#[test]
+fn a_word_against_another_setting_than_the_baseline_names_it_and_notes_are_printed() {
+    let mut outcome = swept([AS_BASELINE, (Speed::Slower, 1, 0.97, Some((0.96, 0.98)))]);
+    for point in &mut outcome.points {
+        point.time_us = Some(100.0);
+    }
+    outcome.points[2].notes = vec!["2 of 4 pairs had a throttled sample".to_owned()];
+    for text in [outcome.to_string(), outcome.points[2].to_string()] {
+        assert!(text.contains("0.970 (0.960 to 0.980)") && text.contains("slower than 1\n"), "{text}");
+        assert!(text.contains("note: 2 of 4 pairs had a throttled sample"), "{text}");
+    }
+    assert!(outcome.points[1].to_string().ends_with("same"), "{}", outcome.points[1]);
+}
