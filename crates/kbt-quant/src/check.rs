@@ -170,6 +170,13 @@ impl Scheme {
                 "P reaches 2^{needed} and f32, in which it and the row sum are computed, ends at 2^128: a row of 2^24 \
                  keys is infinite from 2^{IN_F32} on"
             ));
+        } else if !fits && matches!(self.element, Format::F16 | Format::Bf16) {
+            findings.push(format!(
+                "P reaches {greatest} but {} hold {limit}: a conversion to {} does not saturate, so the greatest keys \
+                 become infinite",
+                self.holders(),
+                self.element
+            ));
         } else if !fits {
             findings.push(format!(
                 "P reaches {greatest} but {} hold {limit}: it saturates while the row sum counts it whole, so the \
@@ -218,7 +225,10 @@ impl Scheme {
         // With a scale every group's greatest element is about the format's maximum; without, P itself.
         let top = if self.scale.is_some() { f64::INFINITY } else { greatest };
         let reach = Conversion::usual(self.element).round(top as f32);
-        let used = elements.iter().filter(|v| v.is_finite() && !v.is_sign_negative() && **v <= reach).count();
+        // What exp2 flushes is zero; divided by a scale it may be anything.
+        let least = if self.scale.is_some() { 0.0 } else { FLUSHED.exp2() };
+        let taken = |v: f32| v <= reach && (v == 0.0 || f64::from(v) >= least);
+        let used = elements.iter().filter(|v| v.is_finite() && !v.is_sign_negative() && taken(**v)).count();
         let (scale_codes, scale_used) = match self.scale {
             None => (0, 0),
             Some(format) => {

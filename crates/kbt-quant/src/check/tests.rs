@@ -96,6 +96,8 @@ fn what_is_advised_fits() {
     assert!(outcome.improvements.is_empty(), "{outcome:#?}");
     assert_eq!(outcome.flush.below_row_max_log2, Some(-126.0), "exp2 flushes before bf16 does");
     assert!(!outcome.render_text().contains("scale codes"), "{}", outcome.render_text());
+    // All negative codes, those above 1, and the subnormal ones, all of them below 2^-126.
+    assert_eq!(outcome.codes.element_unreachable_count, 32_640 + (0x7f80 - 0x3f81) + 127);
 }
 
 #[test]
@@ -172,4 +174,14 @@ fn what_is_over_its_budget_by_more_than_its_digits_does_not_fit() {
     let over = check("8.8081");
     assert!(!over.budget.fits && over.render_text().contains("DOES NOT FIT"), "{}", over.render_text());
     assert!(over.render_text().contains("(-0.0007 left)"));
+}
+
+#[test]
+fn what_is_too_great_for_f16_is_infinite_and_not_saturated() {
+    let finding = |element: &str| {
+        let outcome = scheme(&format!("element: {element}\noffset_log2: 17\n")).check();
+        outcome.findings[0].clone()
+    };
+    assert!(finding("f16").ends_with("does not saturate, so the greatest keys become infinite"));
+    assert!(finding("e5m2").contains("it saturates"), "{}", finding("e5m2"));
 }
