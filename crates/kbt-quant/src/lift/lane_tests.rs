@@ -66,7 +66,7 @@ fn only_elements_are_added_up_over_lanes() {
     // What a lane had before is another in each lane: an element of its own.
     let carried = lifted(&summed(&format!("{all}add.f32 %f8, %f7, %f4;\nadd.f32 %f10, %f8, %f5;\n")));
     let program = carried.pieces[0].program.to_string();
-    assert!(program.contains("elem f5") && program.contains("group_sum(f5)"), "{program}");
+    assert!(program.contains("elem f5") && program.contains("group_sum(f5 + "), "{program}");
     // A number is added once a lane.
     let found = lifted(&summed(&format!("{all}add.f32 %f8, %f7, %f4;\nadd.f32 %f10, %f8, 0f3F800000;\n")));
     assert!(found.pieces.is_empty(), "{}", found.pieces[0].program);
@@ -196,4 +196,50 @@ fn a_lanes_own_part_of_a_maximum_stands_for_the_greatest_of_the_lanes() {
         follows.iter().any(|f| f.contains("f5 depends on the thread: it stands for the greatest")),
         "{follows:?}"
     );
+}
+
+/// Values that are no elements of one row: each goes with the reduction of all in a way of its own.
+fn a_thread(op: &str) -> String {
+    let own: String = [(6, 1, 2), (7, 6, 3), (10, 7, 4)]
+        .map(|(to, a, b)| format!("{op}.f32 %f{to}, %f{a}, %f{b};\n"))
+        .concat();
+    let steps: String = (0..5).map(|k| step(op, 10 + k, 11 + k, 1 << k)).collect();
+    let each: String = (1..=4)
+        .map(|i| {
+            let by = 20 + i;
+            format!("add.f32 %f{by}, %f15, 0f4{i}000000;\nmul.f32 %f{0}, %f{i}, %f{by};\nst.global.f32 [%rd9+{i}], %f{0};\n", 30 + i)
+        })
+        .collect();
+    format!("{}{own}{steps}{each}", loads(4))
+}
+
+#[test]
+fn one_butterfly_of_several_values_of_a_thread_is_one_reduction() {
+    let profile = kbt_device::embedded_profile("h200-sxm").unwrap().unwrap();
+    for (op, reduction) in [("max", "group_max("), ("add", "group_sum(")] {
+        let found = lifted(&a_thread(op));
+        let [piece] = found.pieces.as_slice() else { panic!("{found:?}") };
+        let text = piece.program.to_string();
+        assert_eq!(text.matches(reduction).count(), 1, "{text}");
+        assert!(text.contains("layout group=32 lanes=32"), "{text}");
+        let limits = crate::rewrite::Limits::default();
+        let out = crate::outcome::lift_outcome("k.ptx", &[found], &profile, &limits).unwrap();
+        let piece = &out.functions[0].pieces[0];
+        assert_eq!(piece.rewrite.baseline.issue_slots, piece.compiled.issue_slots, "{text}");
+        assert_eq!(piece.rewrite.baseline.cycles_per_element, piece.compiled.cycles_per_element, "{text}");
+    }
+}
+
+#[test]
+fn a_minimum_over_lanes_is_a_maximum_of_what_is_negated() {
+    let own = "min.f32 %f6, %f1, %f2;\nmin.f32 %f7, %f6, %f3;\nmin.f32 %f10, %f7, %f4;\n";
+    let steps: String = (0..5).map(|k| step("min", 10 + k, 11 + k, 1 << k)).collect();
+    let each: String = (1..=4)
+        .map(|i| format!("sub.f32 %f{0}, %f15, %f{i};\nst.global.f32 [%rd9+{i}], %f{0};\n", 20 + i))
+        .collect();
+    let body = format!("{}{own}{steps}{each}", loads(4));
+    short(&body, &["layout group=128 lanes=32 row=128; elem f1; out f21 = -group_max(-f1) - f1"]);
+    // Over lanes alone.
+    let alone = format!("{}{steps}st.global.f32 [%rd9], %f15;", loads(1).replace("%f1,", "%f10,"));
+    short(&alone, &["layout group=32 lanes=32 row=32; elem f10; out v = -group_max(-f10)"]);
 }

@@ -191,6 +191,7 @@ impl Builder<'_> {
         let level = self.levels.of[&class];
         let mut seen: BTreeSet<Key> = BTreeSet::new();
         let mut total: Option<usize> = None;
+        let mut finest: Vec<(usize, Id)> = Vec::new();
         for &a in &self.graph.nodes[id].args {
             let node = self.operand(a)?;
             let finer = match self.key(a) {
@@ -212,19 +213,36 @@ impl Builder<'_> {
                 if !seen.insert(self.key(a)) {
                     continue;
                 }
-                let reduce = match (op, to) {
-                    (Op::Max, Shape::Group) => Op::GroupMax,
-                    (Op::Max, _) => Op::RowMax,
-                    (_, Shape::Group) if over_lanes => Op::GroupSum,
-                    (_, Shape::Group) if self.joins_a_row_sum(id) => Op::LaneSum,
-                    (_, Shape::Group) if self.program.layout.lanes == 1 => Op::GroupSum,
-                    (_, Shape::Group) => Op::LaneSum,
-                    _ => Op::RowSum,
-                };
-                self.push(reduce, vec![node], a)?
+                finest.push((node, a));
+                continue;
             } else {
                 node
             };
+            total = Some(match total {
+                None => term,
+                Some(sum) => self.push(op, vec![sum, term], id)?,
+            });
+        }
+        // One butterfly takes what a lane has of all of them together.
+        let mut taken: Vec<(usize, Id)> = Vec::new();
+        for (node, a) in finest {
+            let shape = self.program.shapes[node];
+            match taken.iter_mut().find(|(have, _)| over_lanes && self.program.shapes[*have] == shape) {
+                Some((have, _)) => *have = self.program.push(op, vec![*have, node]).map_err(|m| (m, a))?,
+                None => taken.push((node, a)),
+            }
+        }
+        for (node, a) in taken {
+            let reduce = match (op, to) {
+                (Op::Max, Shape::Group) => Op::GroupMax,
+                (Op::Max, _) => Op::RowMax,
+                (_, Shape::Group) if over_lanes => Op::GroupSum,
+                (_, Shape::Group) if self.joins_a_row_sum(id) => Op::LaneSum,
+                (_, Shape::Group) if self.program.layout.lanes == 1 => Op::GroupSum,
+                (_, Shape::Group) => Op::LaneSum,
+                _ => Op::RowSum,
+            };
+            let term = self.push(reduce, vec![node], a)?;
             total = Some(match total {
                 None => term,
                 Some(sum) => self.push(op, vec![sum, term], id)?,

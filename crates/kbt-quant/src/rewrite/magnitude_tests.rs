@@ -38,3 +38,11 @@ fn a_magnitude_is_free_as_an_operand_and_an_addition_in_a_register() {
     assert_eq!(slots("out y = abs(x)"), 1.0);
     assert!(find("out y = cvt_bf16(abs(x))").candidates.is_empty());
 }
+
+#[test]
+fn two_reductions_of_one_kind_are_one_butterfly() {
+    assert_eq!(best("out y = max(group_max(x), group_max(x * x))"), "out y = group_max(max(x, x * x))");
+    assert_eq!(best("out y = max(row_max(x), row_max(x * x))"), "out y = row_max(max(x, x * x))");
+    assert_eq!(best("out y = group_sum(x) + group_sum(exp2(x))"), "out y = group_sum(x + exp2(x))");
+    assert_eq!(best("out y = row_sum(x) + row_sum(exp2(x))"), "out y = row_sum(x + exp2(x))");
+}

@@ -4,6 +4,7 @@ use super::{At, Decoder, Id, register};
 use crate::cost::{Compiled, FLUSHING};
 use crate::format::Format;
 use crate::lang::Op;
+use crate::lift::scalar::Kind;
 use crate::lift::value::Value;
 use kbt_ptx::Instruction;
 
@@ -104,6 +105,12 @@ impl Decoder<'_, '_> {
         }
         if self.scalar.nodes[a].is(Op::Neg) {
             return self.scalar.nodes[a].args[0];
+        }
+        // Another lane's value negated is that lane's negated value: so a minimum over lanes is a butterfly of maxima.
+        if let Kind::Shuffle(mask) = self.scalar.nodes[a].kind {
+            let (of, register) = (self.scalar.nodes[a].args[0], self.scalar.nodes[a].register.clone());
+            let negated = self.negated(of, at);
+            return self.scalar.push(Kind::Shuffle(mask), vec![negated], self.scalar.nodes[a].at, &register);
         }
         self.scalar.op(Op::Neg, &[a], at, "")
     }
