@@ -98,11 +98,8 @@ fn a_reciprocal_root_is_taken() {
     let out = crate::outcome::lift_outcome("k.ptx", std::slice::from_ref(&found), &profile, &limits).unwrap();
     let piece = &out.functions[0].pieces[0];
     let root = piece.patterns.iter().find(|m| m.pattern == Pattern::DivisionByRoot).unwrap();
-    assert_eq!(
-        (root.instead.as_str(), root.verdict.as_str()),
-        ("rsqrt(fma(f1, f1, 1))", "taken by candidate 1"),
-        "{piece:#?}"
-    );
+    assert_eq!(root.instead, "rsqrt(fma(f1, f1, 1))");
+    assert!(root.verdict.starts_with("taken by candidate 1 ("), "{piece:#?}");
 }
 
 /// A piece with a pattern whose own condition fails, and one whose does not while another rule's does.
@@ -123,9 +120,68 @@ fn a_pattern_is_refused_by_its_own_condition_only() {
          mul.f32 %f5, %f4, 0f3FB8AA3B;\nex2.approx.ftz.f32 %f6, %f5;\nst.global.f32 [%rd2], %f6;",
     );
     assert!(!merged.is_empty());
+    // The exponential is a factor too, of what may be anything: that condition is not the exponent's.
+    let beside = verdicts(
+        "ld.param.f32 %f50, [p];\nld.global.f32 %f1, [%rd1];\nld.global.f32 %f2, [%rd1];\nmax.f32 %f3, %f1, %f2;\n\
+         sub.f32 %f4, %f1, %f3;\nmul.f32 %f5, %f4, %f50;\nex2.approx.ftz.f32 %f6, %f5;\nmul.f32 %f7, %f6, %f51;\n\
+         st.global.f32 [%rd2], %f7;",
+    );
+    assert!(beside.iter().any(|(found, _)| found.starts_with("exp2(")), "{beside:?}");
+    for (found, verdict) in beside {
+        assert!(
+            !found.starts_with("exp2(") || !verdict.contains("exp2-absorbs-factor"),
+            "{found}: {verdict}"
+        );
+    }
     for (found, verdict) in merged {
         assert!(!verdict.contains("undo-"), "{found}: {verdict}");
         let subject = verdict.strip_prefix("refused: ").and_then(|v| v.split_once(" must ")).map(|v| v.0);
         assert!(subject.is_none_or(|s| found.contains(s.trim_start_matches('-'))), "{found}: {verdict}");
+    }
+}
+
+/// What takes a pattern is looked for in every candidate, and inside multiply-adds: the best one has the quotients of a sum as
+/// multiply-adds by the reciprocal, and another one the exponential of a logarithm.
+#[test]
+fn a_pattern_is_taken_by_the_candidate_that_has_it() {
+    let profile = kbt_device::embedded_profile("h200-sxm").unwrap().unwrap();
+    let limits = crate::rewrite::Limits::default();
+    let each = |text: &str| -> String { (1..=4).map(|i| text.replace('#', &i.to_string())).collect() };
+    let loads = tests::loads(4);
+    let head = "ld.param.f32 %f50, [p];\n";
+    let over_sum = format!(
+        "{head}{loads}ld.global.f32 %f51, [%rd5];\n{}",
+        each("sub.f32 %f1#, %f#, %f50;\ndiv.rn.f32 %f2#, %f1#, %f51;\nst.global.f32 [%rd9+#], %f2#;\n")
+    );
+    // Of a square and 1, so that the root is not 0.
+    let root = over_sum.replace(
+        "\nsub.f32 %f11",
+        "\ntanh.approx.f32 %f54, %f51;\nfma.rn.f32 %f52, %f54, %f54, 0f3F800000;\nsqrt.rn.f32 %f53, %f52;\nsub.f32 %f11",
+    );
+    let root = root.replace(", %f51;\nst", ", %f53;\nst");
+    let softmax = format!(
+        "{head}{loads}max.f32 %f5, %f1, %f2;\nmax.f32 %f6, %f5, %f3;\nmax.f32 %f7, %f6, %f4;\n{}add.f32 %f40, %f31, %f32;\n\
+         add.f32 %f41, %f40, %f33;\nadd.f32 %f42, %f41, %f34;\n{}",
+        each("sub.f32 %f1#, %f#, %f7;\nmul.f32 %f2#, %f1#, 0f3FB8AA3B;\nex2.approx.ftz.f32 %f3#, %f2#;\n"),
+        each("div.rn.f32 %f6#, %f3#, %f42;\nst.global.f32 [%rd9+#], %f6#;\n")
+    );
+    for (body, pattern, has, first) in [
+        (&over_sum, Pattern::SharedDivisor, "rcp(", true),
+        (&root, Pattern::SharedDivisor, "rsqrt(", true),
+        (&root, Pattern::DivisionByRoot, "rsqrt(", true),
+        (&softmax, Pattern::SharedDivisor, "rcp(", true),
+        (&softmax, Pattern::DivisionByExp2, "log2(", false),
+    ] {
+        let found = lifted(body);
+        let out =
+            crate::outcome::lift_outcome("k.ptx", std::slice::from_ref(&found), &profile, &limits).unwrap();
+        let [piece] = out.functions[0].pieces.as_slice() else { panic!("{out:#?}") };
+        let m = piece.patterns.iter().find(|m| m.pattern == pattern).unwrap();
+        let number = m.verdict.strip_prefix("taken by candidate ").and_then(|v| v.split_once(' '));
+        let number: usize = number.unwrap_or_else(|| panic!("{}", m.verdict)).0.parse().unwrap();
+        let candidate = &piece.rewrite.candidates[number - 1];
+        assert!(candidate.program.contains(has), "{}\n{}", m.verdict, candidate.program);
+        assert!(m.verdict.contains(&format!("{:.2} issue slots", candidate.issue_slots)), "{}", m.verdict);
+        assert_eq!(number == 1, first, "{}", m.verdict);
     }
 }

@@ -293,14 +293,13 @@ fn piece(
     }
     let (compiled, cost) = compiled(piece, &model)?;
     let claim = claim(&rewrite, &compiled, &cost);
-    let best = claim.candidates.first().and_then(|&i| Some((i, found.candidates.get(i)?)));
     let mut matches = patterns(&piece.program);
     // Where iterations share a divisor too, that says more.
     matches.retain(|m| !piece.repeated.iter().any(|r| (r.pattern, r.node) == (m.pattern, m.node)));
     matches.extend(piece.repeated.iter().cloned());
     let verdict = |m: &Match| match m.pattern {
         Pattern::LoopInvariant => repeated(piece, m, &model),
-        _ => Ok(verdict(m, &piece.program, best, &rewrite)),
+        _ => Ok(verdict(m, &piece.program, &claim, &found, &rewrite)),
     };
     let patterns = matches
         .iter()

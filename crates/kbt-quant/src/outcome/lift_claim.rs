@@ -2,18 +2,22 @@
 
 use super::RewriteOutcome;
 use super::lift::{ClaimOutcome, CompiledOutcome};
-use super::rewrite::RefusedRule;
 use crate::cost::{Cost, CostModel};
 use crate::lang::{Op, Program};
 use crate::lift::loops::computation;
 use crate::lift::{Match, Pattern, Piece};
-use crate::rewrite::Candidate;
+use crate::rewrite::{Candidate, Refusal, Search};
 use kbt_device::MissingFigure;
 
 /// The least share of the busiest pipe's cycles that counts as a gain.
 const LEAST_CYCLES: f64 = 0.02;
 /// The least share of issue slots that counts where no pipe is relieved.
 const LEAST_SLOTS: f64 = 0.05;
+
+/// Whether shares of cycles and of issue slots are a gain: slots are none where the busiest pipe gets busier.
+fn pays(cycles: f64, slots: f64) -> bool {
+    cycles >= LEAST_CYCLES || (cycles > -1e-9 && slots >= LEAST_SLOTS)
+}
 
 pub(super) fn claim(rewrite: &RewriteOutcome, compiled: &CompiledOutcome, cost: &Cost) -> ClaimOutcome {
     let cycles = rewrite.baseline.cycles_per_element.min(cost.busiest());
@@ -24,9 +28,7 @@ pub(super) fn claim(rewrite: &RewriteOutcome, compiled: &CompiledOutcome, cost: 
         .iter()
         .map(|c| (saved(cycles, c.cycles_per_element), saved(slots, c.issue_slots)))
         .collect();
-    let pays =
-        |(cycles, slots): &(f64, f64)| *cycles >= LEAST_CYCLES || (*cycles > -1e-9 && *slots >= LEAST_SLOTS);
-    let candidates: Vec<usize> = (0..gains.len()).filter(|&i| pays(&gains[i])).collect();
+    let candidates: Vec<usize> = (0..gains.len()).filter(|&i| pays(gains[i].0, gains[i].1)).collect();
     let best = candidates.first().map_or((0.0, 0.0), |&i| gains[i]);
     let statement = match candidates.first().map(|&i| &rewrite.candidates[i]) {
         None => "nothing is claimed: no form that the rules lead to is cheaper".to_owned(),
@@ -64,51 +66,55 @@ pub(super) fn claim(rewrite: &RewriteOutcome, compiled: &CompiledOutcome, cost: 
     }
 }
 
-/// What the search made of a pattern: taken is what the best candidate does otherwise in the pattern's own place.
+/// What the search made of a pattern: who takes it, at what price, or why none does. Taken is what a candidate does otherwise in
+/// the pattern's own place.
 pub(super) fn verdict(
     m: &Match,
     given: &Program,
-    best: Option<(usize, &Candidate)>,
+    claim: &ClaimOutcome,
+    found: &Search,
     rewrite: &RewriteOutcome,
 ) -> String {
-    if let Some((i, candidate)) = best
-        && is_taken(m, given, candidate)
-    {
-        return format!("taken by candidate {}", i + 1);
+    let takes = |i: &usize| found.candidates.get(*i).is_some_and(|candidate| is_taken(m, given, candidate));
+    let price = |i: usize| {
+        let c = &rewrite.candidates[i];
+        format!("{:.4} on {}, {:.2} issue slots", c.cycles_per_element, c.busiest_pipe, c.issue_slots)
+    };
+    if let Some(i) = claim.candidates.iter().copied().find(takes) {
+        let first = claim.candidates[0];
+        let cheaper =
+            if i == first { String::new() } else { format!("; candidate {} is cheaper", first + 1) };
+        return format!("taken by candidate {} ({}){cheaper}", i + 1, price(i));
     }
-    match rewrite.refused.iter().find(|r| is_about(r, m)) {
+    if let Some(i) = (0..rewrite.candidates.len()).find(takes) {
+        return format!("does not pay: candidate {} has it, at {}", i + 1, price(i));
+    }
+    match found.refused.iter().find(|r| is_about(r, m, given)) {
         Some(r) => format!("refused: {} ({})", r.because, r.rule),
         None => "does not pay: no form with it is cheaper".to_owned(),
     }
 }
 
-/// Whether a refusal is of the rule that would have taken the pattern, and of a value in the pattern's own place. Rules that only
-/// write a value in another way serve any pattern and refuse none.
-fn is_about(refused: &RefusedRule, m: &Match) -> bool {
-    let helps = refused.rule.starts_with("undo-");
-    let subject = refused.because.split_once(" must ").map(|(subject, _)| subject);
-    let here = |text: &str| has_whole(&m.found, text) || has_whole(&m.instead, text);
-    !helps && m.pattern.rules().contains(&refused.rule.as_str()) && subject.is_some_and(here)
+/// Where a pattern is taken: a factor inside an exp2 leaves its argument.
+fn place(m: &Match, given: &Program) -> usize {
+    let own = &given.nodes[m.node];
+    if m.pattern == Pattern::FoldedFactor && own.op == Op::Exp2 { own.args[0] } else { m.node }
 }
 
-/// Whether a text has another one in it that neither begins nor ends within a name or number.
-fn has_whole(text: &str, part: &str) -> bool {
-    let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
-    let cut = |outer: Option<char>, inner: Option<char>| outer.is_some_and(word) && inner.is_some_and(word);
-    !part.is_empty()
-        && text.match_indices(part).any(|(at, _)| {
-            let (before, after) = (&text[..at], &text[at + part.len()..]);
-            !cut(before.chars().next_back(), part.chars().next())
-                && !cut(after.chars().next(), part.chars().next_back())
-        })
+/// Whether a refusal is of a rule that would have taken the pattern, in the pattern's own place. Rules that only write a value in
+/// another way serve any pattern and refuse none.
+fn is_about(refused: &Refusal, m: &Match, given: &Program) -> bool {
+    let helps = refused.rule.starts_with("undo-");
+    !helps && m.pattern.rules().contains(&refused.rule.as_str()) && refused.nodes.contains(&place(m, given))
 }
 
 /// Whether the candidate has in this place what the pattern says, or has nothing there and the proof took it.
 fn is_taken(m: &Match, given: &Program, candidate: &Candidate) -> bool {
-    // A factor inside an exp2 leaves its argument.
     let own = &given.nodes[m.node];
-    let place = if m.pattern == Pattern::FoldedFactor && own.op == Op::Exp2 { own.args[0] } else { m.node };
-    let Some(fate) = candidate.fates.get(place).filter(|fate| fate.changed) else { return false };
+    let Some(fate) = candidate.fates.get(place(m, given)).filter(|fate| fate.changed) else { return false };
+    if matches!(m.pattern, Pattern::SharedDivisor | Pattern::DivisionByRoot) {
+        return is_reciprocal(m.pattern, own.args[1], given, candidate, fate.node);
+    }
     if !m.pattern.taken_by().iter().any(|rule| fate.rules.contains(*rule)) {
         return false;
     }
@@ -117,16 +123,49 @@ fn is_taken(m: &Match, given: &Program, candidate: &Candidate) -> bool {
     let (op, args) = (program.nodes[node].op, &program.nodes[node].args);
     let product_with = |of: Op| op == Op::Mul && args.iter().any(|&a| program.nodes[a].op == of);
     match (m.pattern, own.op) {
-        (Pattern::LoopInvariant, _) => false,
+        (Pattern::LoopInvariant | Pattern::SharedDivisor | Pattern::DivisionByRoot, _) => false,
         (Pattern::DivisionByExp2, _) => {
             op == Op::Exp2 || (given.nodes[own.args[1]].op == Op::Exp2 && product_with(Op::Exp2))
         }
-        (Pattern::DivisionByRoot, _) => op == Op::Rsqrt || product_with(Op::Rsqrt),
-        (Pattern::SharedDivisor, _) => op == Op::Mul,
         (Pattern::MonotoneReduction, _) => !matches!(op, Op::GroupMax | Op::RowMax),
         (Pattern::FoldedFactor, Op::Mul | Op::Log2) => op != own.op,
         (Pattern::FoldedFactor, _) => true,
     }
+}
+
+/// Whether a candidate has the reciprocal of a divisor, or of its root, and no longer divides by it: at `top` and in what that is
+/// computed from, where the quotient has a counterpart, whatever multiplies it.
+fn is_reciprocal(
+    pattern: Pattern,
+    divisor: usize,
+    given: &Program,
+    candidate: &Candidate,
+    top: Option<usize>,
+) -> bool {
+    let program = &candidate.priced.program;
+    let mut seen = program.live();
+    if let Some(top) = top {
+        seen = (0..program.nodes.len()).map(|i| i == top).collect();
+        for i in (0..=top).rev() {
+            if seen[i] {
+                program.nodes[i].args.iter().for_each(|&a| seen[a] = true);
+            }
+        }
+    }
+    let now = |node: usize| candidate.fates.get(node).and_then(|fate| fate.node);
+    let of = &given.nodes[divisor];
+    let under = if matches!(of.op, Op::Sqrt | Op::SqrtRn) { now(of.args[0]) } else { None };
+    let is = |have: usize, wanted: Option<usize>| wanted == Some(have);
+    let mut inverse = false;
+    for (node, _) in program.nodes.iter().zip(&seen).filter(|(_, seen)| **seen) {
+        match (node.op, node.args.as_slice()) {
+            (Op::Div, &[_, d]) if is(d, now(divisor)) => return false,
+            (Op::Rsqrt, &[d]) => inverse |= is(d, under),
+            (Op::Rcp, &[d]) => inverse |= pattern == Pattern::SharedDivisor && is(d, now(divisor)),
+            _ => {}
+        }
+    }
+    inverse
 }
 
 /// What each iteration spends on a value that does not change.
@@ -165,19 +204,15 @@ pub(super) fn half_flushed<'a>(piece: &'a Piece, found: &'a Candidate) -> impl I
 
 #[cfg(test)]
 mod tests {
-    use super::has_whole;
+    use super::pays;
 
     #[test]
-    fn a_name_is_not_found_within_a_longer_one() {
-        for (text, part) in
-            [("f12 * f3", "f1"), ("f12 * f3", "2"), ("exp2(f1)", "2(f1)"), ("f1_2 + f3", "f1"), ("a", "")]
-        {
-            assert!(!has_whole(text, part), "{part} in {text}");
+    fn fewer_issue_slots_pay_only_where_no_pipe_gets_busier() {
+        for (cycles, slots) in [(0.02, 0.0), (0.5, -0.5), (0.0, 0.05), (-1e-12, 0.3)] {
+            assert!(pays(cycles, slots), "{cycles} {slots}");
         }
-        for (text, part) in
-            [("f12 * f1", "f1"), ("exp2(f1 + f2)", "f1 + f2"), ("f11 / (f1)", "(f1)"), ("f1", "f1")]
-        {
-            assert!(has_whole(text, part), "{part} in {text}");
+        for (cycles, slots) in [(-0.01, 0.3), (-0.5, 0.9), (0.019, 0.049), (0.0, 0.0)] {
+            assert!(!pays(cycles, slots), "{cycles} {slots}");
         }
     }
 }

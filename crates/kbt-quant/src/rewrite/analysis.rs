@@ -12,7 +12,7 @@ use crate::lang::eval::{self, Extent};
 use crate::lang::{Layout, Op, Program, Shape};
 use egg::{Analysis, DidMerge, EGraph, Id, Language};
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 pub(super) type Graph = EGraph<ENode, Facts>;
@@ -41,6 +41,8 @@ pub(super) struct Facts {
     samples: Vec<Vec<Vec<Sampled>>>,
     pub(super) granted: BTreeSet<Use>,
     pub(super) refused: BTreeSet<Use>,
+    /// The classes that the refused rules would have rewritten.
+    pub(super) refused_at: BTreeMap<Use, BTreeSet<Id>>,
     pub(super) mismatches: Vec<Mismatch>,
     /// Whether the program may take the reciprocal of a zero.
     pub(super) signed_zero: bool,
@@ -62,6 +64,12 @@ pub(super) struct Data {
 }
 
 impl Facts {
+    /// A rule is refused where it would have rewritten `at`.
+    pub(super) fn refuse(&mut self, used: Use, at: Id) {
+        self.refused.insert(used);
+        self.refused_at.entry(used).or_default().insert(at);
+    }
+
     pub(super) fn new(program: Program, extent: Extent, samples: Vec<Vec<Vec<f64>>>) -> Self {
         Self {
             program,
@@ -69,6 +77,7 @@ impl Facts {
             samples: samples.into_iter().map(|one| one.into_iter().map(known).collect()).collect(),
             granted: BTreeSet::new(),
             refused: BTreeSet::new(),
+            refused_at: BTreeMap::new(),
             mismatches: Vec::new(),
             signed_zero: false,
         }

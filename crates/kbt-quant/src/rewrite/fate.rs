@@ -19,6 +19,19 @@ pub struct Fate {
     pub rules: BTreeSet<String>,
 }
 
+/// The classes in which a rule rewrites a node of the program that the graph was made of: its own, and of a division that of the
+/// reciprocal of what it divides by.
+pub(super) fn places(graph: &Saturated, program: &Program, node: usize) -> Vec<Id> {
+    let class = |node: usize| graph.egraph.find(graph.nodes[node]);
+    let own = &program.nodes[node];
+    let mut places = vec![class(node)];
+    if own.op == Op::Div {
+        let inverse = graph.egraph.lookup(ENode::new(Op::Rcp, [class(own.args[1])]));
+        places.extend(inverse.map(|id| graph.egraph.find(id)));
+    }
+    places
+}
+
 /// Where a proof applies which rules.
 pub(super) struct Proof {
     at: HashMap<Id, BTreeSet<Symbol>>,
@@ -84,11 +97,7 @@ impl Proof {
                     matches!(now.op, Op::Add | Op::Mul | Op::Max) && has.iter().rev().eq(have.iter());
                 now.op != own.op || (has != have && !turned)
             });
-            let mut places = vec![class(i)];
-            if own.op == Op::Div {
-                let inverse = graph.egraph.lookup(ENode::new(Op::Rcp, [class(own.args[1])]));
-                places.extend(inverse.map(|id| graph.egraph.find(id)));
-            }
+            let places = places(graph, program, i);
             let rules = places.iter().filter_map(|place| self.at.get(place)).flatten();
             Fate { node, changed, rules: rules.map(|rule| rule.as_str().to_owned()).collect() }
         };

@@ -74,12 +74,17 @@ pub(super) enum Need {
     Number,
     /// Exists less often than the rule's `?a`, so that moving it saves work.
     RarerThanA,
+    /// As [`Self::RarerThanA`], or as often as `?a` where that is once a group or row.
+    NoMoreThanA,
 }
 
 impl Need {
     /// Conditions that say where a rule applies at all, rather than whether it is true.
     pub(super) const fn is_applicability(self) -> bool {
-        matches!(self, Self::AtMost(_) | Self::Exactly(_) | Self::Number | Self::RarerThanA)
+        matches!(
+            self,
+            Self::AtMost(_) | Self::Exactly(_) | Self::Number | Self::RarerThanA | Self::NoMoreThanA
+        )
     }
 
     /// Whether it is about nothing in this program, and so no condition of it.
@@ -158,6 +163,9 @@ impl Need {
             Self::Exactly(shape) => data.shape == shape,
             Self::Number => data.constant.is_some(),
             Self::RarerThanA => look("?a").is_some_and(|a| data.shape < egraph[a].data.shape),
+            Self::NoMoreThanA => look("?a").map(|a| egraph[a].data.shape).is_some_and(|a| {
+                data.shape < a || (data.shape == a && matches!(a, Shape::Row | Shape::Group))
+            }),
         }
     }
 }
@@ -202,6 +210,7 @@ impl fmt::Display for Need {
             Self::AtMost(shape) | Self::Exactly(shape) => write!(f, "must be {shape}"),
             Self::Number => f.write_str("must be a number"),
             Self::RarerThanA => f.write_str("must exist less often"),
+            Self::NoMoreThanA => f.write_str("must not exist more often"),
         }
     }
 }

@@ -246,3 +246,50 @@ fn a_choice_of_a_number_for_minus_infinity_is_finite() {
     };
     assert!(of("-inf") && !of("-1000"));
 }
+
+/// The guards on what is rounded of the candidates that have a multiply-add in their exponent.
+fn rounding_guards(lines: &str) -> Vec<(bool, String)> {
+    let found = find(lines);
+    let in_exponent = |c: &&Candidate| c.priced.program.to_string().contains("exp2(fma(");
+    let limited = |c: &Candidate| {
+        (c.guards.iter().any(|g| g.contains("| <= 16384: rounded")), c.priced.program.to_string())
+    };
+    let all: Vec<(bool, String)> = found.candidates.iter().filter(in_exponent).map(limited).collect();
+    assert!(!all.is_empty(), "{lines}");
+    all
+}
+
+#[test]
+fn a_rounded_addend_of_an_exponent_is_limited_where_it_may_be_large() {
+    let lines = |most: f64| {
+        format!(
+            "elem s in [-100, 100]\nrow m in [-{most}, {most}]\nconst c in [0.5, 2]\nout y = exp2((s - m) * c)\n"
+        )
+    };
+    for (most, is_limited) in [(8192.0, false), (8193.0, true)] {
+        for (limited, program) in rounding_guards(&lines(most)) {
+            assert_eq!(limited, is_limited, "{program}");
+        }
+    }
+}
+
+/// s c - m c is 0 where s = m; in one multiply-add it is what m c was rounded by, though the program has m c too.
+#[test]
+fn a_product_that_was_rounded_beside_another_is_limited_once_it_stands_alone() {
+    let lines =
+        "elem s in [-1e5, 1e5]\nrow m in [-1e5, 1e5]\nconst c in [0.5, 2]\nout y = exp2(s * c - m * c)\n";
+    for (limited, program) in rounding_guards(lines) {
+        assert!(limited, "{program}");
+    }
+}
+
+/// An exponent of a row whose maximum's product its elements have too.
+#[test]
+fn a_rows_difference_takes_its_factor_in_where_its_elements_do() {
+    let found = find(
+        "elem s in [-100, 100]\nrow o in [-100, 100]\nconst c in [0.5, 2]\nm = max(o, row_max(s))\nassume (s - m) * c in [-inf, 0]\n\
+         assume (o - m) * c in [-inf, 0]\nout y = exp2((s - m) * c)\nout z = exp2((o - m) * c)\n",
+    );
+    let best = found.candidates[0].priced.program.to_string();
+    assert!(best.contains("exp2(fma(o, c,") && best.contains("exp2(fma(s, c,"), "{best}");
+}

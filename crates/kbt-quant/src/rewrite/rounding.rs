@@ -30,9 +30,11 @@ pub(super) fn rounded(graph: &Saturated, baseline: &Program, candidate: &Program
     let there: Vec<bool> = counterparts.iter().map(Option::is_some).collect();
     // (s k) - (m k) is 0 where s = m; fused, the rounding of m k is left of it.
     let fuses = |node: &Node| {
-        let (a, b) = (counterparts[node.args[0]], counterparts[node.args[1]]);
+        let (a, b) = (bare(candidate, node.args[0]), bare(candidate, node.args[1]));
+        let (a, b) = (counterparts[a], counterparts[b]);
         let is = |n: &Node| {
             let &[x, y] = n.args.as_slice() else { return false };
+            let (x, y) = (bare(baseline, x), bare(baseline, y));
             n.op == Op::Mul && ((Some(x), Some(y)) == (a, b) || (Some(x), Some(y)) == (b, a))
         };
         node.op == Op::Fma && baseline.nodes.iter().any(is)
@@ -68,6 +70,14 @@ pub(super) fn rounded(graph: &Saturated, baseline: &Program, candidate: &Program
         }
     }
     found
+}
+
+/// What stands behind signs.
+fn bare(program: &Program, mut node: usize) -> usize {
+    while program.nodes[node].op == Op::Neg {
+        node = program.nodes[node].args[0];
+    }
+    node
 }
 
 /// The guards of these, with their numbers.

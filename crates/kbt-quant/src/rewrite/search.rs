@@ -5,7 +5,7 @@ use super::baseline;
 use super::decision;
 use super::extract::{Found, Solution};
 use super::extraction::Extraction;
-use super::fate::{Fate, Proof};
+use super::fate::{self, Fate, Proof};
 use super::graph::{self, Saturated};
 use super::node::ENode;
 use super::replay::{self, Replay};
@@ -56,6 +56,8 @@ pub struct Refusal {
     pub says: String,
     /// The condition that fails, and of what.
     pub because: String,
+    /// The nodes of the program given that the rule would have rewritten, a division also where it was its reciprocal.
+    pub nodes: BTreeSet<usize>,
 }
 
 /// No program of the graph is cheaper than this.
@@ -174,7 +176,7 @@ pub fn search(program: &Program, model: &CostModel<'_>, limits: &Limits) -> Resu
     };
     let mut programs = vec![program];
     programs.extend(candidates.first().map(|c| &c.priced.program));
-    let refused = refusals(&graph, &programs);
+    let refused = refusals(&graph, &programs, &moved);
     Ok(Search {
         baseline,
         candidates,
@@ -350,23 +352,31 @@ fn guard(graph: &Saturated, given: &Program, subject: Id) -> Option<String> {
     })
 }
 
-fn refusals(graph: &Saturated, programs: &[&Program]) -> Vec<Refusal> {
+/// `moved` says where the nodes of the program given are in the one that the graph was made of.
+fn refusals(graph: &Saturated, programs: &[&Program], moved: &[Option<usize>]) -> Vec<Refusal> {
     let analysis = &graph.egraph.analysis;
     let canonical = |used: &Use| Use { subject: graph.egraph.find(used.subject), ..*used };
     let granted: BTreeSet<Use> = analysis.granted.iter().map(canonical).collect();
     let refused: BTreeSet<Use> = analysis.refused.iter().map(canonical).collect();
-    let mut out: BTreeSet<Refusal> = BTreeSet::new();
+    let mut at: BTreeMap<Use, BTreeSet<Id>> = BTreeMap::new();
+    for (used, classes) in &analysis.refused_at {
+        at.entry(canonical(used)).or_default().extend(classes.iter().map(|id| graph.egraph.find(*id)));
+    }
+    let mut out: BTreeMap<(String, String), Refusal> = BTreeMap::new();
     for used in refused.difference(&granted) {
         let rule = &RULES[used.rule];
         let Some(text) = describe(graph, programs, used.subject) else { continue };
         let interval = graph.egraph[used.subject].data.interval;
         let bounded =
             programs.first().and_then(|given| guard(graph, given, used.subject)).unwrap_or_default();
-        out.insert(Refusal {
-            rule: rule.name.to_owned(),
-            says: rule.says.to_owned(),
-            because: format!("{text} {}: it may be anything in {interval}{bounded}", used.need),
-        });
+        let because = format!("{text} {}: it may be anything in {interval}{bounded}", used.need);
+        let classes = &at[used];
+        let here = |node: usize| classes.iter().any(|id| fate::places(graph, programs[0], node).contains(id));
+        let nodes = (0..moved.len()).filter(|&i| moved[i].is_some_and(here));
+        let (name, says) = (rule.name.to_owned(), rule.says.to_owned());
+        let known = out.entry((name.clone(), because.clone()));
+        let refusal = known.or_insert_with(|| Refusal { rule: name, says, because, nodes: BTreeSet::new() });
+        refusal.nodes.extend(nodes);
     }
-    out.into_iter().collect()
+    out.into_values().collect()
 }

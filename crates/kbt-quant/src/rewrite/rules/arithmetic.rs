@@ -113,7 +113,8 @@ pub(super) const ARITHMETIC: &[Rule] = &[
         "(mul (add ?a ?b) ?c)",
         "(fma ?a ?c (mul ?b ?c))",
         &[
-            ("?b", RarerThanA),
+            // Of a group or row both: the product may be there already, for its elements.
+            ("?b", NoMoreThanA),
             ("?c", RarerThanA),
             ("?b", FiniteTimes("?c")),
             ("?a", PlusKept("?b")),

@@ -39,7 +39,7 @@ fn shape(rule: &Rule, var: &str) -> Shape {
     let of = |need: &Need| match need {
         Need::AtMost(shape) | Need::Exactly(shape) => Some(*shape),
         Need::Number => Some(Shape::Const),
-        Need::RarerThanA => Some(Shape::Row),
+        Need::RarerThanA | Need::NoMoreThanA => Some(Shape::Row),
         _ => None,
     };
     let least = rule.needs.iter().filter(|(v, _)| *v == var).filter_map(|(_, need)| of(need)).min();

@@ -96,7 +96,7 @@ impl Applier<ENode, Facts> for Guarded {
         let mut all = true;
         let deliberate = if self.reorders { None } else { deliberate(egraph, subst, searcher) };
         if let Some(subject) = deliberate {
-            egraph.analysis.refused.insert(Use { rule: self.index, need: Need::NotDeliberate, subject });
+            egraph.analysis.refuse(Use { rule: self.index, need: Need::NotDeliberate, subject }, class);
             all = false;
         }
         for (var, need) in self.needs.iter().filter(|(_, need)| !need.is_applicability()) {
@@ -108,7 +108,7 @@ impl Applier<ENode, Facts> for Guarded {
             if need.holds(egraph, subject, &look) {
                 egraph.analysis.granted.insert(used);
             } else {
-                egraph.analysis.refused.insert(used);
+                egraph.analysis.refuse(used, class);
                 all = false;
             }
         }
