@@ -2,6 +2,7 @@
 
 use super::analysis::Graph;
 use super::interval::{HUGE, Interval, TINY};
+use super::node::ENode;
 use crate::lang::{Op, Shape};
 use egg::Id;
 use std::fmt;
@@ -74,7 +75,7 @@ pub(super) enum Need {
     Number,
     /// Exists less often than the rule's `?a`, so that moving it saves work.
     RarerThanA,
-    /// As [`Self::RarerThanA`], or as often as `?a` where that is once a group or row.
+    /// As [`Self::RarerThanA`], or as often as `?a` where that is once a group or row and its product with `?c` is there anyway.
     NoMoreThanA,
 }
 
@@ -164,7 +165,11 @@ impl Need {
             Self::Number => data.constant.is_some(),
             Self::RarerThanA => look("?a").is_some_and(|a| data.shape < egraph[a].data.shape),
             Self::NoMoreThanA => look("?a").map(|a| egraph[a].data.shape).is_some_and(|a| {
-                data.shape < a || (data.shape == a && matches!(a, Shape::Row | Shape::Group))
+                let there = |c: Id| egraph.lookup(ENode::new(Op::Mul, [id, c])).is_some();
+                data.shape < a
+                    || (data.shape == a
+                        && matches!(a, Shape::Row | Shape::Group)
+                        && look("?c").is_some_and(there))
             }),
         }
     }
