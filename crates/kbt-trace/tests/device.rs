@@ -248,3 +248,34 @@ fn the_layout_needs_no_host_header_under_nvrtc() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 }
+
+/// The layout puts the tag first and the clock after it.
+#[test]
+fn a_record_is_its_tag_and_then_the_clock() {
+    use kbt_trace::{bindings as b, kbt::tag};
+    let Some(nvcc) = Nvcc::find() else { return };
+    assert_eq!(std::mem::offset_of!(b::kbt_trace_record, clock), 4);
+    let shared = "__shared__ kbt_trace_record ring[64];\n";
+    for (recorder, ring, open) in [
+        ("Trace", "", "open(buf, 0, threadIdx.x == 0)"),
+        ("SharedTrace", shared, "open_shared(buf, 0, threadIdx.x == 0, ring)"),
+    ] {
+        let source = format!(
+            "#include <kbt/trace.cuh>\n__global__ void kernel(const __grid_constant__ kbt_trace_buffer buf) {{\n\
+             {ring}kbt::{recorder}<KBT_TRACE_COARSE> trace;\n\
+             trace.{open};\ntrace.begin(6);\ntrace.close();\n}}\n"
+        );
+        std::fs::write(nvcc.folder.path().join("kernel.cu"), source).unwrap();
+        let ptx = String::from_utf8(nvcc.compile("-ptx", &[])).unwrap();
+        let store = ptx.lines().find(|line| line.contains(".v2.b32 [")).unwrap();
+        let (first, second) = store.split_once('{').and_then(|(_, pair)| pair.split_once(", ")).unwrap();
+        let set = |register: &str, to: &str| {
+            let words = |line: &str| {
+                line.replace(',', " ").trim_end_matches(';').split_whitespace().skip(1).eq([register, to])
+            };
+            ptx.lines().any(words)
+        };
+        assert!(set(first, &tag(b::KBT_TRACE_BEGIN, 6, 0).to_string()), "{recorder}: {store}");
+        assert!(set(second.trim_end_matches("};"), "%clock"), "{recorder}: {store}");
+    }
+}
