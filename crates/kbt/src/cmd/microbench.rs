@@ -204,7 +204,10 @@ impl Selected {
 
 /// The compiler tools; without them nothing can be verified, so nothing is measured.
 fn tools() -> Result<Toolchain, Failure> {
-    Toolchain::find().map_err(|e| Failure::Refused(e.to_string()))
+    // A KBT_CUDA that names nothing is a mistake, and no machine without a toolkit.
+    let set = std::env::var_os("KBT_CUDA").is_some();
+    Toolchain::find()
+        .map_err(|e| if set { Failure::input(e.to_string()) } else { Failure::Refused(e.to_string()) })
 }
 
 fn tool_failure(error: ToolError) -> Failure {
