@@ -252,7 +252,7 @@ fn knobs(headdim: &str) -> Result<Knobs, Failure> {
         e => Failure::from(e),
     })?;
     for variable in knobs.without_effect() {
-        eprintln!("kbt: {variable} changes nothing beside the other knobs");
+        crate::output::tell!("kbt: {variable} changes nothing beside the other knobs");
     }
     Ok(knobs)
 }
