@@ -4,17 +4,26 @@ use crate::dtype::Dtype;
 use crate::facts::{FactSheet, OperatorKind};
 use crate::outcome::{Experiment, Status, TriageOutcome, Validation};
 
+/// Bits of a value with the implicit one. Rounding to nearest errs by up to half of the last, which of the smallest value
+/// of a binade is 2 to the minus so many.
+const fn significant_bits(format: Dtype) -> Option<u32> {
+    match format {
+        Dtype::Bf16 => Some(8),
+        Dtype::Fp16 => Some(11),
+        Dtype::Fp32 => Some(24),
+        _ => None,
+    }
+}
+
 pub(crate) fn validation(outcome: &TriageOutcome, sheet: &FactSheet, kind: OperatorKind) -> Validation {
     let d = sheet.dtypes.clone().unwrap_or_default();
     let out = d.output.or_else(|| d.inputs.as_ref().and_then(|i| i.first().copied()));
-    let rounding = match out {
-        Some(Dtype::Bf16) => "2^-9 of the value a rounding",
-        Some(Dtype::Fp16) => "2^-12 of the value a rounding",
-        Some(Dtype::Fp32) => "2^-25 of the value a rounding",
-        Some(Dtype::Int8 | Dtype::Int4 | Dtype::Int32) => {
-            "integer sums are exact in any order: bitwise equal"
+    let rounding = match (out.and_then(significant_bits), out) {
+        (Some(bits), _) => format!("2^-{bits} of the value a rounding"),
+        (None, Some(Dtype::Int8 | Dtype::Int4 | Dtype::Int32)) => {
+            "integer sums are exact in any order: bitwise equal".to_owned()
         }
-        _ => "half a unit in the last place of the output format",
+        _ => "half a unit in the last place of the output format".to_owned(),
     };
     let correctness = format!(
         "saved inputs, fp64 reference: the error of the changed kernel is no larger than the present one's ({} output: {rounding}); a pure reordering is bitwise equal; 20 repeats (kbt validate compare, kbt validate flake)",
@@ -82,5 +91,33 @@ pub(crate) fn boundary(sheet: &FactSheet, kind: OperatorKind) -> String {
         OperatorKind::Counts => {
             "the smallest and the largest problem that callers send, and one that no tile divides".to_owned()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The nearest value of so many significant bits, ties to even.
+    fn rounded(x: f64, bits: u32) -> f64 {
+        let dropped = 53 - bits;
+        let (raw, half) = (x.to_bits(), 1u64 << (dropped - 1));
+        let odd = raw >> dropped & 1;
+        f64::from_bits((raw + half - 1 + odd) >> dropped << dropped)
+    }
+
+    #[test]
+    fn the_error_of_one_rounding_is_within_the_criterion_and_reaches_it() {
+        for (format, bits) in [(Dtype::Bf16, 8), (Dtype::Fp16, 11), (Dtype::Fp32, 24)] {
+            let bound = 0.5_f64.powi(significant_bits(format).unwrap() as i32);
+            // Above 1 and just short of half a step the relative error is largest.
+            let worst = 1.0 + 0.5_f64.powi(bits) * 0.999;
+            let values = (1..2000).map(|i| f64::from(i) * 0.037_11 + 1e-7).chain([worst, 2.0 * worst]);
+            let error = |x: f64| (rounded(x, bits as u32) - x).abs() / x;
+            let most = values.map(error).fold(0.0, f64::max);
+            assert!(most <= bound && most > 0.9 * bound, "{format:?}: {most} of {bound}");
+        }
+        let x = 1.000_000_1_f64;
+        assert_eq!(rounded(x, 24), f64::from(x as f32), "the test rounds as the machine does");
     }
 }
