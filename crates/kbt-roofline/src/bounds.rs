@@ -24,6 +24,8 @@ pub(crate) struct Accounts {
     pub(crate) warm: bool,
     /// How much L2 holds, where nothing says that the caches were cold and it holds all the useful bytes.
     pub(crate) may_fit: Option<f64>,
+    /// Whether L2 may have held the useful bytes, so that their share of the time is none of device memory's.
+    pub(crate) held: bool,
     pub(crate) assumptions: Vec<String>,
 }
 
@@ -77,6 +79,9 @@ pub(crate) fn account(sheet: &FactSheet, work: &Work, ceilings: &Ceilings) -> Ac
         hbm_roof: ceilings.hbm(work.read_share),
         roofs_used: Vec::new(),
         time_us: time(sheet),
+        held: l2_size(ceilings).is_some_and(|l2| work.hbm_bytes.value <= l2)
+            && sheet.timing.as_ref().is_none_or(|t| t.cache.as_deref() != Some("cold"))
+            && moved_bytes(sheet).is_none(),
         warm: stated_warm(sheet)
             && l2_size(ceilings).is_none_or(|l2| work.hbm_bytes.value <= l2)
             && moved_bytes(sheet).is_none(),

@@ -3,6 +3,7 @@
 
 mod code;
 mod device;
+mod percentages;
 
 pub(crate) use code::{ISSUE_OVER_BYTES, against_memory};
 
@@ -42,6 +43,7 @@ pub(crate) fn contradictions(
     beaten
         .chain(more_than_a_whole(sheet))
         .chain(uncounted(a, signals))
+        .chain(percentages::of(a, sheet, ceilings, signals))
         .chain(parts_of_the_time(a, sheet, agree))
         .chain(outside_the_time(sheet))
         .chain(device::of(sheet, ceilings))

@@ -136,12 +136,12 @@ pub(crate) fn conflicts_of_l1(metrics: &Metrics) -> Option<f64> {
     Some(conflicts / waves)
 }
 
-/// Warps that registers and shared memory let an SM hold, over the most; `block` is threads a CTA.
-pub(crate) fn residency(metrics: &Metrics, block: f64) -> Option<f64> {
-    const MOST_WARPS: f64 = 64.0;
+/// Warps that registers and shared memory let an SM hold, over the most that the part's SM holds; `block` is threads a
+/// CTA.
+pub(crate) fn residency(metrics: &Metrics, block: f64, most_warps: f64) -> Option<f64> {
     let of = |limit: &str| metrics.get(&format!("launch__occupancy_limit_{limit}")).copied();
     let ctas = of("registers")?.min(of("shared_mem")?);
-    Some((ctas * (block / 32.0).ceil() / MOST_WARPS).min(1.0))
+    Some((ctas * (block / 32.0).ceil() / most_warps).min(1.0))
 }
 
 /// Share of the stalled warps that wait for `reason`. With ratios, three reasons must be there to form a share.
@@ -202,6 +202,17 @@ mod tests {
         assert_eq!(stall_share(&two, &["barrier"]), None);
         let three = metrics(&[(&r("barrier"), 1.0), (&r("wait"), 1.0), (&r("membar"), 2.0)]);
         assert_eq!(stall_share(&three, &["barrier", "membar"]), Some(0.75));
+    }
+
+    #[test]
+    fn residency_is_of_the_warps_that_the_part_holds() {
+        let limits = metrics(&[
+            ("launch__occupancy_limit_registers", 3.0),
+            ("launch__occupancy_limit_shared_mem", 5.0),
+        ]);
+        assert_eq!(residency(&limits, 256.0, 64.0), Some(0.375));
+        assert_eq!(residency(&limits, 256.0, 48.0), Some(0.5));
+        assert_eq!(residency(&limits, 1024.0, 48.0), Some(1.0));
     }
 
     #[test]

@@ -236,7 +236,8 @@ fn useful_arithmetic_off_the_tensor_cores_is_not_read_off_the_tensor_pipe() {
     let said = |name: &str| case(name).outputs.unwrap().conclusion;
     assert!(said("l2.yaml").contains("arithmetic 8 %"), "{}", said("l2.yaml"));
     assert!(said("xu.yaml").contains("arithmetic 18 %"), "{}", said("xu.yaml"));
-    assert!(said("gemm_serial.yaml").contains("arithmetic 33 %"), "{}", said("gemm_serial.yaml"));
+    // Where the pipe's percentage (33 %) is of the useful arithmetic, counts and time still come first.
+    assert!(said("gemm_serial.yaml").contains("arithmetic 32 %"), "{}", said("gemm_serial.yaml"));
 }
 
 #[test]

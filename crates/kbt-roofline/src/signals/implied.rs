@@ -47,24 +47,32 @@ pub(super) fn sector_excess(sheet: &FactSheet, worst: f64, width: Option<f64>) -
 /// Bytes that a percentage of device memory stands for where none were counted, over the useful ones: at this many times
 /// them, and busy enough to matter, the percentage alone says nothing of the timed call.
 pub(super) fn traffic(s: &mut Signals, sheet: &FactSheet, ceilings: &Ceilings, m: &Metrics) {
-    let (Some((_, percent)), None) = (metrics::first(m, metrics::DRAM_PCT), metrics::dram_bytes(m)) else {
+    if metrics::dram_bytes(m).is_some() {
         return;
-    };
-    let (Some(useful), Some(time)) = (s.get(Signal::HbmShare), bounds::time(sheet)) else { return };
+    }
+    let Some((percent, share)) = of_the_call(sheet, ceilings, m) else { return };
+    let Some(useful) = s.get(Signal::HbmShare) else { return };
+    let ratio = share / useful;
+    let busy = sheet.figure("profiler.metrics", "device memory busy", percent, Unit::Ratio);
+    let inputs: Vec<&Figure> = std::iter::once(&busy).chain(s.figure(Signal::HbmShare)).collect();
+    let how = "bytes that the busy percentage stands for over the useful ones; none were counted";
+    let figure = Figure::computed("", ratio, Unit::Ratio, how, &inputs);
+    if ratio > IMPLIED && percent >= DECIDES {
+        s.set(Signal::ImpliedTraffic, figure);
+        s.set(Signal::HbmBusy, busy);
+    }
+}
+
+/// The profiler's percentage of device memory as a ratio, and the share of the timed call at the roof used that it stands
+/// for: a percentage is of the data sheet's rate, and of the profiled launch's own time.
+pub(crate) fn of_the_call(sheet: &FactSheet, ceilings: &Ceilings, m: &Metrics) -> Option<(f64, f64)> {
+    let ((_, percent), time) = (metrics::first(m, metrics::DRAM_PCT)?, bounds::time(sheet)?);
     let ran = m.get("gpu__time_duration.sum").map_or(time.value, |ns| ns / 1e3);
-    // A percentage is of the data sheet's rate, a share of the roof used.
     let peak = match (ceilings.roof(RoofKind::HbmPeak), ceilings.hbm(1.0)) {
         (Some(peak), Some((_, roof))) => peak.value / roof.value,
         _ => 1.0,
     };
-    let ratio = percent / 100.0 * peak * ran / time.value / useful;
-    let busy = sheet.figure("profiler.metrics", "device memory busy", percent / 100.0, Unit::Ratio);
-    let inputs: Vec<&Figure> = std::iter::once(&busy).chain(s.figure(Signal::HbmShare)).collect();
-    let how = "bytes that the busy percentage stands for over the useful ones; none were counted";
-    let figure = Figure::computed("", ratio, Unit::Ratio, how, &inputs);
-    if ratio > IMPLIED && busy.value >= DECIDES {
-        s.set(Signal::ImpliedTraffic, figure);
-    }
+    Some((percent / 100.0, percent / 100.0 * peak * ran / time.value))
 }
 
 /// What the FMA pipe would need for products that have a tensor core, where the time may be held against these roofs.

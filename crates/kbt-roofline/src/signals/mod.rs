@@ -1,6 +1,7 @@
 //! Signals: the numbers that checks and candidates read, each derived once from the sheet, the profiler and the
 //! accountings. A signal that cannot be had is absent, with the measurement that would give it.
 
+mod combined;
 pub(crate) mod implied;
 mod sources;
 

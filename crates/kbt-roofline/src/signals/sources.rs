@@ -17,9 +17,11 @@ pub(crate) fn derive(sheet: &FactSheet, work: &Work, ceilings: &Ceilings, accoun
     from_accounts(&mut s, sheet, work, ceilings, accounts);
     from_facts(&mut s, sheet, work, ceilings);
     if let Some(metrics) = sheet.profiler.as_ref().and_then(|p| p.metrics.as_ref()) {
-        from_metrics(&mut s, sheet, work, ceilings, metrics);
+        // Of bytes that L2 may have held, the share is none of device memory's.
+        let bytes_known = s.get(Signal::HbmBusy).is_some() && !accounts.held;
+        from_metrics(&mut s, sheet, work, ceilings, metrics, bytes_known);
     }
-    combine(&mut s);
+    super::combined::combine(&mut s);
     s
 }
 
@@ -118,8 +120,7 @@ fn from_facts(s: &mut Signals, sheet: &FactSheet, work: &Work, ceilings: &Ceilin
         s.set(Signal::RoleBusy, given("implementation.roles", busiest / 100.0, Unit::Ratio));
     }
     // wgmma on 9.0 and tcgen05 on 10.x are asynchronous; mma.sync still runs there, at a part of the rate.
-    let ran_on = published::part(device_name(sheet).unwrap_or_default()).map_or(ceilings.arch, |p| p.arch);
-    let own = match ran_on.major() {
+    let own = match ran_on(sheet, ceilings).major() {
         9 => Some("wgmma"),
         10 => Some("tcgen05"),
         _ => None,
@@ -137,6 +138,11 @@ fn from_facts(s: &mut Signals, sheet: &FactSheet, work: &Work, ceilings: &Ceilin
     let tensor = work.parts.iter().any(|p| p.tensor);
     let why = Provenance::given(sheet.provenance("dtypes").by);
     s.set(Signal::TensorKernel, Figure::new("", flag(tensor), Unit::Count, why));
+}
+
+/// The architecture of the sheet's device, or of the ceilings.
+fn ran_on(sheet: &FactSheet, ceilings: &Ceilings) -> kbt_device::Arch {
+    published::part(device_name(sheet).unwrap_or_default()).map_or(ceilings.arch, |p| p.arch)
 }
 
 fn device_name(sheet: &FactSheet) -> Option<&str> {
@@ -236,15 +242,24 @@ fn clock(s: &mut Signals, sheet: &FactSheet, ceilings: &Ceilings) {
     }
 }
 
-fn from_metrics(s: &mut Signals, sheet: &FactSheet, work: &Work, ceilings: &Ceilings, m: &Metrics) {
+fn from_metrics(
+    s: &mut Signals,
+    sheet: &FactSheet,
+    work: &Work,
+    ceilings: &Ceilings,
+    m: &Metrics,
+    bytes_known: bool,
+) {
     let figure =
         |name: &str, value: f64, unit| sheet.figure(&format!("profiler.metrics.{name}"), "", value, unit);
+    // One percentage never stands above what counts and the measured time give: it stands in where they give nothing.
+    let arithmetic_known = s.get(Signal::ComputeShare).is_some();
     let mut percent = |signal: Signal, found: Option<(&str, f64)>| {
         if let Some((name, value)) = found {
             s.set(signal, figure(name, value / 100.0, Unit::Ratio));
         }
     };
-    percent(Signal::HbmBusy, metrics::first(m, metrics::DRAM_PCT));
+    percent(Signal::HbmBusy, metrics::first(m, metrics::DRAM_PCT).filter(|_| !bytes_known));
     percent(Signal::SmBusy, metrics::first(m, metrics::SM_PCT));
     percent(Signal::L2Busy, metrics::first(m, metrics::L2_PCT));
     percent(Signal::L1Busy, metrics::first(m, metrics::L1_PCT));
@@ -254,7 +269,8 @@ fn from_metrics(s: &mut Signals, sheet: &FactSheet, work: &Work, ceilings: &Ceil
     percent(Signal::L2Hit, metrics::first(m, metrics::L2_HIT_PCT));
     // The tensor pipe says how busy the useful arithmetic is only where that is the tensor cores' work.
     let tensor_work = work.parts.iter().any(|p| p.tensor);
-    percent(Signal::ComputeBusy, metrics::first(m, metrics::TENSOR_PCT).filter(|_| tensor_work));
+    let tensor = metrics::first(m, metrics::TENSOR_PCT).filter(|_| tensor_work && !arithmetic_known);
+    percent(Signal::ComputeBusy, tensor);
     for (signal, pipe) in
         [(Signal::LsuBusy, "lsu"), (Signal::XuBusy, "xu"), (Signal::AluBusy, "alu"), (Signal::FmaBusy, "fma")]
     {
@@ -290,6 +306,7 @@ fn from_metrics(s: &mut Signals, sheet: &FactSheet, work: &Work, ceilings: &Ceil
         s.set(Signal::SectorExcess, excess);
     }
     let block = sheet.implementation.as_ref().and_then(|i| i.block_threads);
+    let arch = ran_on(sheet, ceilings);
     let l2_reuse = match (m.get("lts__t_bytes.sum"), metrics::dram_bytes(m)) {
         (Some(l2), Some(hbm)) if *l2 > 0.0 => Some(l2 / hbm.max(1.0)),
         _ => None,
@@ -299,7 +316,9 @@ fn from_metrics(s: &mut Signals, sheet: &FactSheet, work: &Work, ceilings: &Ceil
         (Signal::L2Reuse, l2_reuse),
         (
             Signal::Residency,
-            block.or(m.get("launch__block_size").copied()).and_then(|b| metrics::residency(m, b)),
+            block
+                .or(m.get("launch__block_size").copied())
+                .and_then(|b| metrics::residency(m, b, published::arch_figures(arch)?.max_warps_per_sm)),
         ),
     ] {
         if let Some(value) = value {
@@ -334,66 +353,5 @@ fn from_metrics(s: &mut Signals, sheet: &FactSheet, work: &Work, ceilings: &Ceil
             &[&ran, behind],
         );
         s.set(Signal::ClockRatio, figure);
-    }
-}
-
-/// Signals made of signals.
-fn combine(s: &mut Signals) {
-    if s.get(Signal::ComputeBusy).is_none()
-        && let Some(share) = s.figure(Signal::ComputeShare).cloned()
-    {
-        s.set(Signal::ComputeBusy, share);
-    }
-    if let (Some(busy), Some(useful)) = (s.get(Signal::SmBusy), s.get(Signal::ComputeShare)) {
-        let pipes = [Signal::LsuBusy, Signal::XuBusy, Signal::AluBusy, Signal::FmaBusy];
-        let known = pipes.iter().filter_map(|pipe| s.get(*pipe)).fold(useful, f64::max);
-        s.derive(
-            Signal::BusyNotUseful,
-            (busy - known).max(0.0),
-            "sm__throughput less the busiest of useful arithmetic and the pipes",
-            &[
-                Signal::SmBusy,
-                Signal::ComputeShare,
-                Signal::LsuBusy,
-                Signal::XuBusy,
-                Signal::AluBusy,
-                Signal::FmaBusy,
-            ],
-        );
-    }
-    let levels: Vec<Signal> = [Signal::HbmBusy, Signal::L2Busy, Signal::L1Busy]
-        .into_iter()
-        .filter(|level| s.get(*level).is_some())
-        .collect();
-    // Device memory alone does not speak for the levels on chip.
-    if levels.len() > 1
-        && let Some(most) = levels.iter().filter_map(|level| s.get(*level)).reduce(f64::max)
-    {
-        s.derive(Signal::MemoryBusy, most, "the busiest memory level that was looked at", &levels);
-    }
-    let busy = [
-        Signal::HbmBusy,
-        Signal::ComputeBusy,
-        Signal::L2Busy,
-        Signal::L1Busy,
-        Signal::LsuBusy,
-        Signal::XuBusy,
-        Signal::AluBusy,
-        Signal::FmaBusy,
-        Signal::SharedShare,
-        Signal::SmBusy,
-        Signal::AtomicBusy,
-        Signal::AtomicShare,
-        // Nothing is busy while a chain waits, and yet that time is explained.
-        Signal::ChainShare,
-    ];
-    let there: Vec<Signal> = busy.into_iter().filter(|b| s.get(*b).is_some()).collect();
-    if let Some(most) = there.iter().filter_map(|b| s.get(*b)).reduce(f64::max) {
-        s.derive(
-            Signal::Gap,
-            (1.0 - most).max(0.0),
-            "1 less the busiest resource that was looked at",
-            &there,
-        );
     }
 }
