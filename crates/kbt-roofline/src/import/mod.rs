@@ -41,12 +41,11 @@ pub fn import(bytes: &[u8], origin: &str, kernel: Option<&str>) -> Result<Import
         by_name.entry(launch.kernel.clone()).or_default().push(launch);
     }
     let time = |launches: &[Launch]| launches.iter().filter_map(Launch::duration_ns).sum::<f64>();
-    let names: Vec<String> = by_name
-        .iter()
-        .map(|(n, l)| format!("{n} ({:.1} us in {} launches)", time(l) / 1e3, l.len()))
-        .collect();
+    let told =
+        |(n, l): (&String, &Vec<Launch>)| format!("{n} ({:.1} us in {} launches)", time(l) / 1e3, l.len());
+    let names: Vec<String> = by_name.iter().map(told).collect();
     let chosen = match kernel {
-        Some(wanted) => by_name.keys().find(|n| n.contains(wanted)).cloned().ok_or_else(|| {
+        Some(wanted) => named(by_name.keys(), wanted).cloned().ok_or_else(|| {
             SheetError::new(
                 origin,
                 None,
@@ -60,9 +59,20 @@ pub fn import(bytes: &[u8], origin: &str, kernel: Option<&str>) -> Result<Import
             .ok_or_else(|| SheetError::new(origin, None, "the export holds no launch"))?,
     };
     let (launches, left_out) = one_size(by_name.remove(&chosen).unwrap_or_default());
-    let others = names.into_iter().filter(|n| !n.starts_with(&chosen)).collect();
+    let others = by_name.iter().map(told).collect();
     let sheet = sheet(origin, &chosen, &launches, &mut problems);
     Ok(Import { sheet, kernel: chosen, launches: launches.len(), others, left_out, problems })
+}
+
+/// The kernel of a name: the whole name, else all before its arguments, else all before its template's, else one that
+/// contains it.
+fn named<'a>(mut all: impl Iterator<Item = &'a String> + Clone, wanted: &str) -> Option<&'a String> {
+    let before = |n: &str, mark: char| n.split(mark).next().unwrap_or(n).trim() == wanted;
+    let found = |is: &dyn Fn(&str) -> bool| all.clone().find(|n| is(n));
+    found(&|n| n == wanted)
+        .or_else(|| found(&|n| before(n, '(')))
+        .or_else(|| found(&|n| before(n, '<')))
+        .or_else(|| all.find(|n| n.contains(wanted)))
 }
 
 /// The launches of the grid and block that took most time; a median over several sizes is of none of them.
@@ -161,7 +171,11 @@ fn sheet(origin: &str, kernel: &str, launches: &[Launch], problems: &mut Vec<Str
         block_threads: get("launch__block_size").or(first.and_then(|l| l.block)),
         ctas_per_sm: metrics::ctas_per_sm(&all),
         registers_per_thread: get("launch__registers_per_thread"),
-        shared_bytes_per_cta: get("launch__shared_mem_per_block_dynamic"),
+        // What the kernel declares and what the launch adds; the driver's own part is neither.
+        shared_bytes_per_cta: ["dynamic", "static"]
+            .iter()
+            .filter_map(|part| get(&format!("launch__shared_mem_per_block_{part}")))
+            .reduce(|a, b| a + b),
         provenance: Some(place.clone()),
         ..Implementation::default()
     };

@@ -147,6 +147,12 @@ fn add(
         return;
     }
     let unit = unit.unwrap_or_default();
+    if unit.trim().is_empty() && number(cell, locale).is_some() && scaled_by_unit(name) {
+        left_out(format!(
+            "{name} has no unit, and may be any: the metric is left out; export with --print-units base"
+        ));
+        return;
+    }
     let Some(value) = number(cell, locale) else {
         if is_damaged(cell, unit) {
             left_out(format!("`{}` of {name} is no number; the metric is left out", shortened(cell)));

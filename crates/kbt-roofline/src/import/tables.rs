@@ -11,8 +11,10 @@ pub(super) fn raw_name(label: &str, unit: &str) -> Option<&'static str> {
 /// time. Percentages, ratios and counts have one unit always.
 pub(super) fn scaled_by_unit(raw: &str) -> bool {
     let of_a_share = raw.contains("pct") || raw.ends_with(".ratio");
+    // What the device is, as its driver says it, has one unit each and often none in the table.
+    let of_the_device = raw.starts_with("device__attribute");
     let kinds = ["byte", "time", "duration", "per_second", "shared_mem", "_size_"];
-    !of_a_share && kinds.iter().any(|k| raw.contains(k))
+    !of_a_share && !of_the_device && kinds.iter().any(|k| raw.contains(k))
 }
 
 /// (label, whether its unit is percent, raw metric).
@@ -47,6 +49,7 @@ const LABELS: &[(&str, bool, &str)] = &[
     ("Grid Size", false, "launch__grid_size"),
     ("Block Size", false, "launch__block_size"),
     ("Registers Per Thread", false, "launch__registers_per_thread"),
+    ("Static Shared Memory Per Block", false, "launch__shared_mem_per_block_static"),
     ("Dynamic Shared Memory Per Block", false, "launch__shared_mem_per_block_dynamic"),
     ("Waves Per SM", false, "launch__waves_per_multiprocessor"),
     ("Block Limit Registers", false, "launch__occupancy_limit_registers"),

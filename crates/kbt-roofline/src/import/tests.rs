@@ -127,6 +127,56 @@ fn launches_of_one_kernel_give_a_median_and_the_other_kernels_are_named() {
 }
 
 #[test]
+fn an_exact_name_comes_before_one_that_contains_it_and_hides_no_other() {
+    let row = |id: u32, kernel: &str| {
+        WHO.replace("\"0\",\"77\"", &format!("\"{id}\",\"77\""))
+            .replace("void gemm<float, 3>(float*, \"\"a\"\", int)", kernel)
+            + ",\"1.5\""
+    };
+    let names = ["a_copy(int)", "copy(int)", "copy2(int)", "copy", "copy_all<int>(int)"];
+    let rows: Vec<String> = names.iter().enumerate().map(|(i, n)| row(i as u32, n)).collect();
+    let text =
+        format!("{HEAD},\"gpu__time_duration.sum\"\n{}\"ms\"\n{}\n", "\"\",".repeat(11), rows.join("\n"));
+    for (wanted, kernel) in [
+        ("copy", "copy"),
+        ("copy(int)", "copy(int)"),
+        ("copy2", "copy2(int)"),
+        ("copy_all", "copy_all<int>(int)"),
+        ("_co", "a_copy(int)"),
+    ] {
+        let got = import(text.as_bytes(), "n.csv", Some(wanted)).unwrap();
+        assert_eq!(got.kernel, kernel, "{wanted}");
+        assert_eq!(got.others.len(), 4, "{:?}", got.others);
+        assert_eq!(got.sheet.timing.unwrap().median_us, Some(1500.0), "milliseconds");
+    }
+}
+
+#[test]
+fn shared_memory_is_what_the_kernel_declares_and_what_the_launch_adds() {
+    let of = |values: &str| {
+        let columns = "\"launch__shared_mem_per_block_dynamic\",\"launch__shared_mem_per_block_static\"";
+        let units = format!("{}\"Kbyte/block\",\"byte/block\"", "\"\",".repeat(11));
+        let text = format!("{HEAD},{columns}\n{units}\n{WHO},{values}\n");
+        import(text.as_bytes(), "s.csv", None).unwrap().sheet.implementation.unwrap().shared_bytes_per_cta
+    };
+    assert_eq!(of("\"32\",\"512\""), Some(32_512.0));
+    assert_eq!(of("\"n/a\",\"512\""), Some(512.0));
+}
+
+#[test]
+fn a_time_beside_an_empty_unit_is_left_out_and_said() {
+    let text = wide("\"2\",\"1\",\"1\",\"50\"").replace("\"usecond\"", "\"\"");
+    let got = import(text.as_bytes(), "u.csv", None).unwrap();
+    assert!(got.sheet.timing.is_none());
+    assert!(
+        got.problems.iter().any(|p| p.contains("gpu__time_duration.sum has no unit")),
+        "{:?}",
+        got.problems
+    );
+    assert_eq!(got.sheet.profiler.unwrap().metrics.unwrap().len(), 3);
+}
+
+#[test]
 fn what_is_no_export_or_cannot_be_told_is_refused() {
     for (text, word) in [
         ("hello\n", "--csv"),
