@@ -14,87 +14,97 @@ pub(crate) enum Scope {
     Unclear,
 }
 
-/// Words of questions about performance.
+/// Words of questions about performance; one that ends in `*` is a beginning.
 const PERFORMANCE: &[&str] = &[
-    "kernel",
-    "tflop",
+    "kernel*",
+    "tflop*",
     "flops",
-    "gflop",
-    "slow",
+    "gflop*",
+    "pflop*",
+    "slow*",
     "faster",
     "fused",
     "fuse",
     "fusion",
-    "roofline",
-    "bottleneck",
+    "roofline*",
+    "bottleneck*",
     "bound",
     "latency",
-    "throughput",
-    "utili",
-    "tensor core",
+    "latencies",
+    "throughput*",
+    "utili*",
+    "tensor core*",
     "occupancy",
-    "optimi",
+    "optimi*",
     "speed up",
-    "speedup",
-    "speed-up",
-    "stall",
-    "bandwidth-bound",
+    "speedup*",
+    "stall*",
     "tma",
     "wgmma",
     "performance",
-    "perf ",
+    "performant",
+    "perf",
     "why does",
-    "operator",
-    "gemm",
-    "attention",
-    "softmax",
-    "rmsnorm",
-    "layernorm",
+    "operator*",
+    "gemm*",
+    "matmul*",
+    "attention*",
+    "flashattention*",
+    "softmax*",
+    "rmsnorm*",
+    "layernorm*",
     "elementwise",
+    "gradient*",
     "us per",
     "ms per",
-    "launch overhead",
-    "profil",
+    "launch overhead*",
+    "profil*",
     "where do i look",
 ];
 
 /// Topics that no roofline answers, with their words.
 const OTHER: &[(&str, &[&str])] = &[
     (
-        "price",
+        PRICE,
         &[
-            "price",
+            "price*",
+            "pricing",
             "cost",
+            "costs",
             "how much is",
             "expensive",
-            "afford",
+            "afford*",
             "tco",
-            "buy",
-            "cheap",
+            "buy*",
+            "cheap*",
             "rent",
-            "dollar",
+            "rental",
+            "dollar*",
             "$",
             "€",
             "msrp",
         ],
     ),
     (
-        "racks",
+        RACKS,
         &[
-            "rack",
+            "rack*",
             "nvl72",
             "chassis",
             "cooling",
-            "data centre",
-            "data center",
-            "datacenter",
-            "weight",
-            "dimensions",
+            "data centre*",
+            "data center*",
+            "datacenter*",
+            "how heavy",
+            "weigh",
+            "weighs",
+            "physical dimensions",
             "power supply",
+            "power supplies",
         ],
     ),
     (
-        "memory capacity",
+        CAPACITY,
         &[
             "capacity",
             "how much memory",
@@ -104,22 +114,52 @@ const OTHER: &[(&str, &[&str])] = &[
             "vram",
             "gb of memory",
             "memory size",
-            "fit in memory",
-            "fits in memory",
+            "fit in",
+            "fits in",
             "fit into",
             "fits into",
-            " fit in ",
-            " fit on ",
-            " oom",
-            "oom?",
+            "fit on",
+            "fits on",
+            "oom",
             "out of memory",
         ],
     ),
-    ("device specifications", &["specs", "specification", "data sheet", "datasheet", "how many sms", "tdp"]),
-    ("availability", &["availab", "release date", "ship date", "lead time", "in stock"]),
+    ("device specifications", &["specs", "specification*", "data sheet", "datasheet", "how many sms", "tdp"]),
+    ("availability", &["availab*", "release date", "ship date", "lead time", "in stock"]),
     // Of a rack, or of what fits into it, that comes before.
-    ("price", &["how many gpus"]),
+    (PRICE, &["how many gpus"]),
 ];
+
+const PRICE: &str = "price";
+const RACKS: &str = "racks";
+const CAPACITY: &str = "memory capacity";
+
+/// Memories inside an SM or a chip: what fits there is a question of the kernel.
+const ON_CHIP: &[&str] = &["shared memory", "smem", "register*", "l1", "l2", "tmem", "tensor memory"];
+
+/// Whether a text says a phrase in whole words. One that ends in `*` is a beginning, and a sign stands anywhere.
+fn says(text: &str, phrase: &str) -> bool {
+    let (phrase, beginning) = phrase.strip_suffix('*').map_or((phrase, false), |p| (p, true));
+    let sign = !phrase.contains(char::is_alphanumeric);
+    text.match_indices(phrase).any(|(at, _)| {
+        let free = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
+        let (before, after) = (&text[..at], &text[at + phrase.len()..]);
+        sign || free(before.chars().next_back()) && (beginning || free(after.chars().next()))
+    })
+}
+
+/// Whether a text names a time of a kernel's size: `1.4 ms`, `350us`.
+fn says_a_time(text: &str) -> bool {
+    let words: Vec<&str> = text.split(|c: char| c.is_whitespace() || ",;?!()".contains(c)).collect();
+    let unit = |w: &str| ["ns", "us", "µs", "μs", "ms", "microseconds", "milliseconds"].contains(&w);
+    let number = |w: &str| w.parse::<f64>().is_ok();
+    let joined = |w: &str| {
+        let at = w.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(w.len());
+        number(&w[..at]) && unit(w[at..].trim_end_matches('.'))
+    };
+    words.iter().any(|w| joined(w))
+        || words.windows(2).any(|w| number(w[0]) && unit(w[1].trim_end_matches('.')))
+}
 
 /// Reads the question.
 pub(crate) fn scope(sheet: &FactSheet) -> Scope {
@@ -127,10 +167,17 @@ pub(crate) fn scope(sheet: &FactSheet) -> Scope {
         return Scope::Performance;
     };
     let text = question.to_lowercase();
-    if PERFORMANCE.iter().any(|w| text.contains(w)) {
+    let any = |words: &[&str]| words.iter().any(|w| says(&text, w));
+    if any(PERFORMANCE) || says_a_time(&text) {
         return Scope::Performance;
     }
-    match OTHER.iter().find(|(_, words)| words.iter().any(|w| text.contains(w))) {
+    // Beside a kernel and its time only what is clearly about something else is.
+    let timed = sheet.operator.is_some() && sheet.timing.as_ref().is_some_and(|t| t.median_us.is_some());
+    let clear = |topic: &str| [PRICE, RACKS, CAPACITY].contains(&topic);
+    let other = OTHER.iter().find(|(topic, words)| {
+        (!timed || clear(topic)) && any(words) && !(*topic == CAPACITY && any(ON_CHIP))
+    });
+    match other {
         Some((topic, _)) => Scope::Other(topic),
         // A question without either kind of word is about the kernel that comes with it, if one does.
         None if sheet.operator.is_some() => Scope::Performance,
@@ -240,5 +287,41 @@ mod tests {
             let sheet = FactSheet { question: Some(question.to_owned()), ..FactSheet::default() };
             assert_eq!(scope(&sheet), Scope::Other(topic), "{question}");
         }
+    }
+
+    #[test]
+    fn words_count_whole_and_a_timed_kernel_is_the_subject_unless_something_else_clearly_is() {
+        let timed = |question: &str| {
+            let text = "operator: {kind: gemm}\ntiming: {median_us: 1400}\n";
+            let mut sheet = FactSheet::from_yaml(text, "f.yaml").unwrap();
+            sheet.question = Some(question.to_owned());
+            scope(&sheet)
+        };
+        for question in [
+            "Why is the weight gradient taking 1.4 ms on H200?",
+            "Is 350us good?",
+            "What is the current limit?",
+            "Is all the available bandwidth used?",
+            "Does the datasheet rate apply?",
+            "Would the tile fit in shared memory with 4 stages?",
+            "Do other dimensions help?",
+            "Does tracking the weights help?",
+            "Is the parent's layout at fault?",
+        ] {
+            assert_eq!(timed(question), Scope::Performance, "{question}");
+        }
+        for (question, topic) in [
+            ("What does an H100 cost?", PRICE),
+            ("How many fit in a rack?", RACKS),
+            ("Will it OOM?", CAPACITY),
+        ] {
+            assert_eq!(timed(question), Scope::Other(topic), "{question}");
+        }
+        let alone = |question: &str| {
+            scope(&FactSheet { question: Some(question.to_owned()), ..FactSheet::default() })
+        };
+        assert_eq!(alone("When is the B300 available?"), Scope::Other("availability"));
+        assert_eq!(alone("Is the current one different?"), Scope::Unclear);
+        assert_eq!(alone("Is $30000 right?"), Scope::Other(PRICE));
     }
 }
