@@ -108,6 +108,13 @@ impl Ceilings {
             }
         }
         for ceiling in &sheet.ceilings {
+            // What its user measured on the machine itself comes before a recording of the same part.
+            if let (Some(kind), true) = (RoofKind::of(ceiling.kind), ceiling.provenance.kind.is_measurement())
+            {
+                self.roofs.remove(&kind);
+            }
+        }
+        for ceiling in &sheet.ceilings {
             self.add_ceiling(ceiling);
         }
         if let Some(bytes) = sheet.device.as_ref().and_then(|d| d.l2_bytes) {

@@ -164,10 +164,16 @@ impl FactSheet {
                 return Err(self
                     .error("timing.cache", format!("`timing.cache` is `{cache}`; warm or cold is needed")));
             }
-            if let (Some(low), Some(high)) = (t.low_us, t.high_us)
-                && !(low <= high && t.median_us.is_none_or(|m| (low..=high).contains(&m)))
-            {
-                return Err(self.error("timing.low_us", "low_us <= median_us <= high_us must hold"));
+            positive("timing.low_us", t.low_us)?;
+            positive("timing.high_us", t.high_us)?;
+            let order = [("low_us", t.low_us), ("median_us", t.median_us), ("high_us", t.high_us)];
+            let given: Vec<(&str, f64)> = order.iter().filter_map(|(n, v)| Some((*n, (*v)?))).collect();
+            if let Some([(low, a), (high, b)]) = given.array_windows().find(|[(_, a), (_, b)]| a > b) {
+                let end = if *low == "low_us" { low } else { high };
+                let told = format!(
+                    "`timing.{low}` is {a} and `timing.{high}` {b}; low_us <= median_us <= high_us must hold"
+                );
+                return Err(self.error(&format!("timing.{end}"), told));
             }
         }
         if let Some(o) = &self.operator {
@@ -194,19 +200,7 @@ impl FactSheet {
             positive("implementation.grid_ctas", i.grid_ctas)?;
             positive("implementation.ctas_per_sm", i.ctas_per_sm)?;
         }
-        for (index, ceiling) in self.ceilings.iter().enumerate() {
-            let set = [ceiling.bytes_per_s, ceiling.flop_per_s, ceiling.seconds];
-            if set.iter().flatten().filter(|v| **v > 0.0).count() != 1 {
-                return Err(self.error(
-                    &format!("ceilings.{index}"),
-                    format!(
-                        "ceiling `{}` needs exactly one positive number: bytes_per_s, flop_per_s or seconds",
-                        ceiling.kind
-                    ),
-                ));
-            }
-        }
-        Ok(())
+        self.check_ceilings()
     }
 
     fn read_back(&mut self) {
@@ -331,6 +325,28 @@ mod tests {
             ("implementation:\n  roles:\n  - {name: load, busy_percent: -1}\n", 3, "0 to 100"),
             ("profiler:\n  metrics:\n    a__b.pct: -2\n", 3, "no counter is negative"),
             ("timing:\n  communication_us: -2\n", 2, "a number of 0 or more"),
+            ("timing:\n  median_us: 4\n  low_us: 5\n", 3, "`timing.low_us` is 5 and `timing.median_us` 4"),
+            ("timing:\n  median_us: 4\n  high_us: 3\n", 3, "`timing.high_us` 3"),
+            ("timing:\n  low_us: 9\n  high_us: 3\n", 2, "low_us <= median_us"),
+            ("timing:\n  low_us: -1\n", 2, "a positive number"),
+            ("timing:\n  kernels: 0.5\n", 2, "a whole number of 1 or more"),
+            ("timing:\n  launches: 0\n", 2, "a whole number of 1 or more"),
+            ("implementation:\n  bytes_in_flight_per_sm: -3\n", 2, "a number of 0 or more"),
+            ("implementation:\n  pipeline_stages: 2.5\n", 2, "a whole number of 1 or more"),
+            ("implementation:\n  host_syncs: -1\n", 2, "a whole number of 0 or more"),
+            ("implementation:\n  access_bytes_per_thread: 0\n", 2, "a whole number of 1 or more"),
+            ("device:\n  power_limit_w: -700\n", 2, "a number of 1 or more"),
+            ("operator:\n  inputs: 1.5\n", 2, "a whole number"),
+            (
+                "ceilings:\n- kind: hbm_copy\n  flop_per_s: 3.2e12\n  provenance: {kind: assumed, by: x}\n",
+                2,
+                "ceiling `hbm_copy` is in `bytes_per_s`, and `flop_per_s` is given",
+            ),
+            (
+                "ceilings:\n- kind: fp32\n  seconds: 3.2\n  provenance: {kind: assumed, by: x}\n",
+                2,
+                "ceiling `fp32` is in `flop_per_s`",
+            ),
             ("implementation:\n  async_copies: perhaps\n", 2, "true, false, yes, no, on or off"),
         ] {
             let error = FactSheet::from_yaml(text, "f.yaml").unwrap_err();

@@ -73,6 +73,15 @@ impl RoofKind {
         }
     }
 
+    /// The key of a ceiling that holds its number.
+    pub(crate) const fn number_key(self) -> &'static str {
+        match self.unit() {
+            Unit::BytesPerSecond => "bytes_per_s",
+            Unit::Seconds => "seconds",
+            _ => "flop_per_s",
+        }
+    }
+
     pub(super) const fn unit(self) -> Unit {
         match self {
             Self::HbmPeak
@@ -91,7 +100,7 @@ impl RoofKind {
         matches!(self, Self::HbmPeak | Self::HbmRead | Self::HbmWrite | Self::HbmCopy | Self::HbmMix)
     }
 
-    pub(super) const fn of(kind: CeilingKind) -> Option<Self> {
+    pub(crate) const fn of(kind: CeilingKind) -> Option<Self> {
         Some(match kind {
             CeilingKind::HbmRead => Self::HbmRead,
             CeilingKind::HbmWrite => Self::HbmWrite,

@@ -154,3 +154,28 @@ fn a_measured_f16_rate_is_the_roof_of_f16_products_alone() {
     assert_eq!(rate(MathType::Fp16), (RoofKind::TensorF16, 650e12));
     assert_eq!(rate(MathType::Bf16), (RoofKind::TensorBf16, 989e12));
 }
+
+#[test]
+fn a_sheets_own_measurement_comes_before_a_recording_of_the_part() {
+    let own = |kind: &str| {
+        let known = format!("{{kind: {kind}, by: own copy, device: NVIDIA H200, date: 2026-12-01}}");
+        let text = format!("ceilings:\n- {{kind: hbm_copy, bytes_per_s: 3.2e12, provenance: {known}}}\n");
+        FactSheet::from_yaml(&text, "f.yaml").unwrap()
+    };
+    let mut profile = DeviceProfile::new("h200-sxm", Arch::SM_90A, recorded());
+    profile.device = Some("NVIDIA H200".into());
+    profile.ceilings.push(Ceiling {
+        kind: CeilingKind::HbmCopy,
+        bytes_per_s: Some(4.0e12),
+        flop_per_s: None,
+        seconds: None,
+        spread_percent: None,
+        provenance: recorded(),
+    });
+    let roof = |kind: &str| {
+        let c = Ceilings::from_profile(&profile).with_sheet(&own(kind));
+        c.roof(RoofKind::HbmCopy).unwrap().value
+    };
+    assert_eq!(roof("measured"), 3.2e12);
+    assert_eq!(roof("recorded"), 3.2e12);
+}

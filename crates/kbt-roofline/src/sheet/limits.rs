@@ -1,7 +1,8 @@
 //! Where the numbers of a sheet end, as data, and which of its values exclude each other.
 
 use super::SheetError;
-use crate::facts::{Dataflow, DeviceFacts, FactSheet, Implementation, OperatorKind, Timing};
+use crate::ceilings::RoofKind;
+use crate::facts::{Dataflow, DeviceFacts, FactSheet, Implementation, Operator, OperatorKind, Timing};
 
 /// A number of a sheet with its ends.
 struct Limit {
@@ -21,6 +22,10 @@ impl Limit {
         Self { path, value, least: 0.0, most: f64::INFINITY, whole: false }
     }
 
+    const fn above(path: &'static str, value: Option<f64>, least: f64) -> Self {
+        Self { path, value, least, most: f64::INFINITY, whole: false }
+    }
+
     /// What is wrong with the value, if anything.
     fn broken(&self) -> Option<String> {
         let value = self.value?;
@@ -36,7 +41,7 @@ impl Limit {
 }
 
 /// Registers a thread and threads a CTA: CUDA C++ Programming Guide, compute capabilities 7.0 to 12.0.
-fn limits(i: &Implementation, t: &Timing, d: &DeviceFacts, f: &Dataflow) -> [Limit; 22] {
+fn limits(o: &Operator, i: &Implementation, t: &Timing, d: &DeviceFacts, f: &Dataflow) -> [Limit; 30] {
     const NO_END: f64 = f64::INFINITY;
     [
         Limit::whole("implementation.grid_ctas", i.grid_ctas, 1.0, NO_END),
@@ -48,7 +53,15 @@ fn limits(i: &Implementation, t: &Timing, d: &DeviceFacts, f: &Dataflow) -> [Lim
         Limit::from_zero("implementation.spill_bytes_per_thread", i.spill_bytes_per_thread),
         Limit::from_zero("implementation.issue_slots_per_element", i.issue_slots_per_element),
         Limit::whole("timing.warmup_launches", t.warmup_launches, 0.0, NO_END),
-        Limit::from_zero("timing.launches", t.launches),
+        Limit::whole("timing.launches", t.launches, 1.0, NO_END),
+        Limit::whole("timing.kernels", t.kernels, 1.0, NO_END),
+        Limit::whole("implementation.pipeline_stages", i.pipeline_stages, 1.0, NO_END),
+        Limit::whole("implementation.host_syncs", i.host_syncs, 0.0, NO_END),
+        Limit::whole("implementation.access_bytes_per_thread", i.access_bytes_per_thread, 1.0, NO_END),
+        Limit::from_zero("implementation.bytes_in_flight_per_sm", i.bytes_in_flight_per_sm),
+        Limit::above("device.power_limit_w", d.power_limit_w, 1.0),
+        Limit::whole("operator.inputs", o.inputs, 0.0, NO_END),
+        Limit::whole("operator.outputs", o.outputs, 0.0, NO_END),
         Limit::from_zero("timing.communication_us", t.communication_us),
         Limit::from_zero("timing.host_transfer_us", t.host_transfer_us),
         Limit::from_zero("timing.submission_us", t.submission_us),
@@ -67,11 +80,12 @@ fn limits(i: &Implementation, t: &Timing, d: &DeviceFacts, f: &Dataflow) -> [Lim
 impl FactSheet {
     /// Numbers with an end: whole ones, those that the hardware limits, and shares of a whole.
     pub(super) fn check_limits(&self) -> Result<(), SheetError> {
+        let o = self.operator.clone().unwrap_or_default();
         let i = self.implementation.clone().unwrap_or_default();
         let t = self.timing.clone().unwrap_or_default();
         let d = self.device.clone().unwrap_or_default();
         let f = self.dataflow.clone().unwrap_or_default();
-        for limit in limits(&i, &t, &d, &f) {
+        for limit in limits(&o, &i, &t, &d, &f) {
             if let Some(wrong) = limit.broken() {
                 return Err(self.error(limit.path, wrong));
             }
@@ -91,6 +105,36 @@ impl FactSheet {
         if let Some((name, value)) = metrics.into_iter().flatten().find(|(_, v)| **v < 0.0) {
             let path = format!("profiler.metrics.{name}");
             return Err(self.error(&path, format!("`{path}` is {value}, and no counter is negative")));
+        }
+        Ok(())
+    }
+
+    /// Ceilings without a number, or with one of another kind.
+    pub(super) fn check_ceilings(&self) -> Result<(), SheetError> {
+        for (index, ceiling) in self.ceilings.iter().enumerate() {
+            let set = [
+                ("bytes_per_s", ceiling.bytes_per_s),
+                ("flop_per_s", ceiling.flop_per_s),
+                ("seconds", ceiling.seconds),
+            ];
+            let given: Vec<&str> = set.iter().filter(|(_, v)| v.is_some()).map(|(key, _)| *key).collect();
+            let positive = set.iter().all(|(_, v)| v.is_none_or(|v| v > 0.0));
+            let wanted = RoofKind::of(ceiling.kind).map(RoofKind::number_key);
+            let path = format!("ceilings.{index}");
+            if given.len() != 1 || !positive {
+                let told = format!(
+                    "ceiling `{}` needs exactly one positive number: {}",
+                    ceiling.kind,
+                    wanted.unwrap_or("bytes_per_s, flop_per_s or seconds")
+                );
+                return Err(self.error(&path, told));
+            }
+            if let (Some(wanted), [given]) = (wanted, given.as_slice())
+                && wanted != *given
+            {
+                let told = format!("ceiling `{}` is in `{wanted}`, and `{given}` is given", ceiling.kind);
+                return Err(self.error(&path, told));
+            }
         }
         Ok(())
     }
