@@ -73,6 +73,15 @@ pub fn roofline_svg(plot: &RooflinePlot) -> Result<String, ReportError> {
     Ok(plot::standalone(&plot::roofline::roofline(plot)?))
 }
 
+/// Whether a file's bytes are a plot that [`roofline_svg`] gave, so that nobody's work is in it.
+#[must_use]
+pub fn is_own_svg(bytes: &[u8]) -> bool {
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(512)]);
+    let mut lines = head.lines();
+    lines.next().is_some_and(|l| l.starts_with("<svg "))
+        && lines.next().is_some_and(|l| l.starts_with(plot::OWN))
+}
+
 /// Writes beside the target and renames, so that a reader sees the old file or the new one.
 fn whole(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
     let mut partial = path.as_os_str().to_owned();

@@ -39,6 +39,7 @@ mod predict;
 mod published;
 mod remeasured;
 mod render;
+mod same;
 mod sheet;
 mod signals;
 mod stated;

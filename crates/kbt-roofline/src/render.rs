@@ -84,6 +84,9 @@ impl TriageOutcome {
             let word = if c.settle_first { "CONFLICT  " } else { "note      " };
             wrap(out, word, 10, &format!("{}: {}", c.what, c.causes.join("; or ")));
         }
+        for left in &self.not_used {
+            wrap(out, "not used  ", 10, left);
+        }
     }
 
     fn text_diagnosis(&self, out: &mut String) {
@@ -203,6 +206,9 @@ impl TriageOutcome {
         for c in &self.contradictions {
             let word = if c.settle_first { "**contradiction**" } else { "within a few percent" };
             let _ = writeln!(out, "- {word}: {} (could be: {})", c.what, c.causes.join("; "));
+        }
+        for left in &self.not_used {
+            let _ = writeln!(out, "- not used: {left}");
         }
         let _ = writeln!(out, "\n## {}\n", capital(&o.artifact.title));
         if !o.artifact.rows.is_empty() {

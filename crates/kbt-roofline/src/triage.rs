@@ -232,6 +232,7 @@ fn empty(sheet: &FactSheet, ceilings: Option<&Ceilings>) -> TriageOutcome {
         evidence: Vec::new(),
         experiments: Vec::new(),
         results: Vec::new(),
+        not_used: Vec::new(),
         order: Vec::new(),
         outputs: None,
         plot: None,

@@ -275,6 +275,48 @@ fn results_rerank_and_a_contradicted_class_is_never_proposed_again() {
     assert_eq!(confirmed["evidence"][0]["standing"], "confirmed");
 }
 
+/// Its findings are no evidence of this kernel, and every form of the output says so.
+fn another_kernel_s_run_is_not_used(folder: &Path, sheet: &str) {
+    let triage = |format: &str| {
+        let args = ["triage", sheet, "--device", "H200", "--run", "run", "--format", format];
+        let out = kbt(folder, &args);
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        text(&out.stdout).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let outcome: serde_json::Value = serde_json::from_str(&triage("json")).unwrap();
+    assert_eq!(outcome["evidence"][0]["candidate"], "no_overlap");
+    let told = outcome["not_used"][0].as_str().unwrap();
+    assert!(told.contains("operator.kind: attention, not gemm"), "{told}");
+    for format in ["text", "md"] {
+        let out = triage(format);
+        assert!(out.contains("another kernel") && !out.contains("the tensor pipe never waits"), "{out}");
+    }
+}
+
+#[test]
+fn a_plot_overwrites_plots_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::copy(fixture("planted/hbm.yaml"), at("hbm.yaml")).unwrap();
+    let sheet = fs::read_to_string(at("hbm.yaml")).unwrap();
+    let plot = |out: &str, more: &[&str]| {
+        let args = [&["plot", "hbm.yaml", "--device", "H200", "-o", out], more].concat();
+        kbt(folder.path(), &args)
+    };
+    let own = plot("hbm.yaml", &[]);
+    assert_eq!(own.status.code(), Some(2));
+    assert!(text(&own.stderr).contains("hbm.yaml exists"), "{}", text(&own.stderr));
+    assert_eq!(fs::read_to_string(at("hbm.yaml")).unwrap(), sheet);
+    let drawing = "<svg xmlns=\"http://www.w3.org/2000/svg\">\n<style>text{}</style>\n</svg>\n";
+    fs::write(at("r.svg"), drawing).unwrap();
+    assert_eq!(plot("r.svg", &[]).status.code(), Some(2), "another program's drawing");
+    assert!(plot("r.svg", &["--force"]).status.success());
+    assert!(plot("r.svg", &[]).status.success(), "kbt's own");
+    let printed = plot("-", &[]);
+    assert!(printed.status.success() && !at("-").exists());
+    assert_eq!(text(&printed.stdout).trim(), fs::read_to_string(at("r.svg")).unwrap().trim());
+}
+
 #[test]
 fn a_run_s_later_steps_stand_in_the_matrix() {
     let folder = tempfile::tempdir().unwrap();
@@ -303,8 +345,8 @@ fn a_run_s_later_steps_stand_in_the_matrix() {
     assert_eq!(overlap["against"][0]["figures"][0]["provenance"]["kind"], "recorded");
     assert!(!text(&out.stderr).contains("another kernel"), "{}", text(&out.stderr));
     fs::write(folder.path().join("run/facts.yaml"), "name: q\noperator: {kind: attention}\n").unwrap();
-    let out = kbt(folder.path(), &args);
-    assert!(out.status.success() && text(&out.stderr).contains("another kernel's"), "{}", text(&out.stderr));
+    another_kernel_s_run_is_not_used(folder.path(), &sheet);
+    fs::remove_file(folder.path().join("run/facts.yaml")).unwrap();
     // A step that the journal does not hold was not finished, or will be made again.
     fs::write(folder.path().join("run/journal.jsonl"), "").unwrap();
     let out = kbt(folder.path(), &args);

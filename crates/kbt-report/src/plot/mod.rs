@@ -86,10 +86,13 @@ pub(crate) fn inline(svg: &str, label: &str) -> String {
     out.replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1)
 }
 
+/// How the text of a plot of its own file is set, which no other program's drawing begins with.
+pub(crate) const OWN: &str = "<style>text{font-family:system-ui,sans-serif}</style>";
+
 /// The plot as a file of its own, on white.
 pub(crate) fn standalone(svg: &str) -> String {
     let out = hatched(svg, &format!("stroke=\"{}\"", hex(RED)));
-    let font = "<style>text{font-family:system-ui,sans-serif}</style><rect width=\"100%\" height=\"100%\" fill=\"#FFFFFF\"/>\n";
+    let font = format!("{OWN}<rect width=\"100%\" height=\"100%\" fill=\"#FFFFFF\"/>\n");
     match out.split_once(">\n") {
         Some((head, rest)) => format!("{head}>\n{font}{rest}"),
         None => out,

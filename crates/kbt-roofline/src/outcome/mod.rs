@@ -363,6 +363,9 @@ pub struct TriageOutcome {
     /// Results taken back in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<ResultRow>,
+    /// Evidence that was offered and is not used, with why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_used: Vec<String>,
     /// The order of work.
     pub order: Vec<OrderStep>,
     /// The five outputs; none for a question that is out of scope.

@@ -135,10 +135,15 @@ fn run_triage(facts: &Path, device: &str, results: &[PathBuf], run: Option<&Path
     }
     let mut outcome = triage(&sheet, ceilings.as_ref(), &read)?;
     if let Some(run) = run {
-        if let Some(other) = ladder::another_kernel(run, &sheet) {
-            crate::output::tell!("kbt: {}: {other}", run.display());
+        let (roles, verdicts) = (ladder::roles(run)?, ladder::verdicts(run)?);
+        match ladder::another_kernel(run, &sheet)? {
+            Some(why) => {
+                let told = format!("{}: {why}; nothing of the run is used", run.display());
+                crate::output::tell!("kbt: {told}");
+                outcome.not_used.push(told);
+            }
+            None => outcome = outcome.with_roles(&roles).with_ladder(&verdicts),
         }
-        outcome = outcome.with_roles(&ladder::roles(run)?).with_ladder(&ladder::verdicts(run)?);
     }
     let rendered = match format {
         Shape::Text => outcome.render_text(),

@@ -23,20 +23,20 @@ pub(super) fn roles(run: &Path) -> Result<Vec<Figure>, Failure> {
     Ok(all)
 }
 
-/// Says so where the run's own facts are of another operator than the sheet's; a run without facts cannot tell.
-pub(super) fn another_kernel(run: &Path, sheet: &FactSheet) -> Option<String> {
+/// How the run's own facts differ from the sheet's; a run without facts cannot tell.
+pub(super) fn another_kernel(run: &Path, sheet: &FactSheet) -> Result<Option<String>, Failure> {
     let path = run.join("facts.yaml");
-    let of_run =
-        FactSheet::from_yaml(&std::fs::read_to_string(&path).ok()?, &path.display().to_string()).ok()?;
-    let kind = |s: &FactSheet| s.operator.as_ref().and_then(|o| o.kind);
-    match (kind(&of_run), kind(sheet)) {
-        (Some(a), Some(b)) if a != b => Some(format!(
-            "the run is of `{}` ({}), the sheet of `{}` ({}): its verdicts are another kernel's",
-            of_run.title(),
-            a.as_str(),
-            sheet.title(),
-            b.as_str()
-        )),
-        _ => None,
+    if !path.exists() {
+        return Ok(None);
     }
+    let of_run = FactSheet::from_yaml(&super::text(&path)?, &super::name(&path))?;
+    let differ = sheet.differs_from(&of_run);
+    Ok((!differ.is_empty()).then(|| {
+        format!(
+            "the run is of `{}`, another kernel than the sheet's `{}` ({})",
+            of_run.title(),
+            sheet.title(),
+            differ.join(", ")
+        )
+    }))
 }

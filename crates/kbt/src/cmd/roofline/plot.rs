@@ -1,7 +1,7 @@
 //! `kbt roofline plot`: fact sheets as points under the roofs of a device, in one SVG file.
 
 use super::{ceilings, name, text};
-use crate::output::{Failure, Outcome};
+use crate::output::{Failure, Outcome, emit};
 use kbt_roofline::outcome::RooflinePlot;
 use kbt_roofline::{FactSheet, triage};
 use std::path::PathBuf;
@@ -14,12 +14,21 @@ pub(crate) struct Args {
     /// Whose ceilings: auto, recorded:NAME, model:ARCH, a profile or recording, or a part (B200).
     #[arg(long, default_value = "auto")]
     device: String,
-    /// The SVG to write.
+    /// The SVG to write; `-` is standard output.
     #[arg(short, long)]
     out: PathBuf,
+    /// Overwrite a file that is no plot of kbt's.
+    #[arg(long)]
+    force: bool,
 }
 
 pub(super) fn run(args: &Args) -> Outcome {
+    // A plot is drawn anew at will; whatever else is there is somebody's work.
+    let others = |bytes: &Vec<u8>| !bytes.is_empty() && !kbt_report::is_own_svg(bytes);
+    if !args.force && std::fs::read(&args.out).is_ok_and(|bytes| others(&bytes)) {
+        let told = format!("{} exists and is no plot of kbt's; --force overwrites it", args.out.display());
+        return Err(Failure::input(told));
+    }
     let mut all = RooflinePlot::default();
     for path in &args.facts {
         let origin = name(path);
@@ -38,6 +47,9 @@ pub(super) fn run(args: &Args) -> Outcome {
         all.add(plot);
     }
     let svg = kbt_report::roofline_svg(&all)?;
+    if args.out.as_os_str() == "-" {
+        return emit(&svg);
+    }
     std::fs::write(&args.out, svg).map_err(|e| Failure::input(format!("{}: {e}", args.out.display())))?;
     crate::output::tell!("kbt: {} written", args.out.display());
     Ok(std::process::ExitCode::SUCCESS)
