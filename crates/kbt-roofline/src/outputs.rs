@@ -80,7 +80,9 @@ fn conclusion(outcome: &TriageOutcome, case: &Case<'_>) -> String {
     let Some(call) = outcome.call else { return "no call".to_owned() };
     let time = case.accounts.time_us.as_ref().map_or(0.0, |t| t.value);
     let busy = |s| percent(case, s).map_or_else(|| "an unknown part".to_owned(), |v| format!("{v:.0} %"));
-    let hbm = busy(Signal::HbmBusy);
+    // A percentage that stands for bytes nobody counted is no share of the time.
+    let uncounted = case.signals.get(Signal::ImpliedTraffic).is_some();
+    let hbm = busy(if uncounted { Signal::HbmShare } else { Signal::HbmBusy });
     // An operator without operations leaves its pipe idle, whatever that pipe's roof is.
     let none = case.work.flop.value <= 0.0;
     let compute = if none { "0 %".to_owned() } else { busy(Signal::ComputeBusy) };
@@ -312,10 +314,19 @@ fn risks(outcome: &TriageOutcome, case: &Case<'_>) -> Vec<String> {
         )),
     }
     if let Some(first) = outcome.experiments.first() {
+        // One without an experiment of its own may still have evidence.
+        let has_evidence = |r: &&CandidateRow| {
+            r.candidate != first.candidate && r.standing.is_suspect() && !r.supports.is_empty()
+        };
+        let next = outcome
+            .experiments
+            .get(1)
+            .map(|e| e.candidate.as_str())
+            .or_else(|| outcome.evidence.iter().find(has_evidence).map(|r| r.candidate.as_str()));
         found.push(format!(
             "{} may cost registers or shared memory that residency needs: check spills and CTAs an SM after the change. Fallback: the next candidate, {}",
             first.candidate,
-            outcome.experiments.get(1).map_or("none with evidence", |e| e.candidate.as_str())
+            next.unwrap_or("none with evidence")
         ));
     }
     if let Some(t) = &case.accounts.time_us

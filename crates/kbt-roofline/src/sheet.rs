@@ -129,6 +129,15 @@ impl FactSheet {
                 format!("`shape.kv_heads` is {kv}, which does not divide the {heads} of `shape.heads`"),
             ));
         }
+        for (name, size) in [("channels", s.channels), ("filters", s.filters)] {
+            if let (Some(groups), Some(size)) = (s.groups, size)
+                && size % groups != 0
+            {
+                let told =
+                    format!("`shape.groups` is {groups}, which does not divide the {size} of `shape.{name}`");
+                return Err(self.error("shape.groups", told));
+            }
+        }
         let padding = s.padding.unwrap_or(0);
         for (name, size, window) in
             [("kernel_height", s.height, s.kernel_height), ("kernel_width", s.width, s.kernel_width)]
@@ -335,6 +344,8 @@ mod tests {
             ("implementation:\n  pipeline_stages: 2.5\n", 2, "a whole number of 1 or more"),
             ("implementation:\n  host_syncs: -1\n", 2, "a whole number of 0 or more"),
             ("implementation:\n  access_bytes_per_thread: 0\n", 2, "a whole number of 1 or more"),
+            ("shape:\n  channels: 64\n  groups: 3\n", 3, "does not divide the 64 of `shape.channels`"),
+            ("shape:\n  filters: 10\n  groups: 4\n", 3, "does not divide the 10 of `shape.filters`"),
             ("device:\n  power_limit_w: -700\n", 2, "a number of 1 or more"),
             ("operator:\n  inputs: 1.5\n", 2, "a whole number"),
             (

@@ -63,9 +63,17 @@ pub(crate) fn boundary(sheet: &FactSheet, kind: OperatorKind) -> String {
         };
         v.map_or_else(|| "?".to_owned(), |v| past(v).to_string())
     };
+    // No access and no vector of more than one element divides an odd size; the largest number is odd.
+    let odd = |v: Option<u64>| {
+        v.map_or_else(|| "?".to_owned(), |v| v.saturating_add(if v % 2 == 0 { 1 } else { 2 }).to_string())
+    };
+    let past = match (i.tile_m, i.tile_n) {
+        (Some(_), Some(_)) => "one past a tile",
+        _ => "one past the size: state tile_m and tile_n for one past a tile",
+    };
     match kind {
         OperatorKind::Gemm => format!(
-            "m = {} and n = {} (one past a tile), k one past a multiple of the MMA's k, m = 1",
+            "m = {} and n = {} ({past}), k one past a multiple of the MMA's k, m = 1",
             off(s.m, i.tile_m),
             off(s.n, i.tile_n)
         ),
@@ -76,7 +84,7 @@ pub(crate) fn boundary(sheet: &FactSheet, kind: OperatorKind) -> String {
         ),
         OperatorKind::Normalization => format!(
             "columns = {} (no multiple of the access width), one row, a row of equal values, a row with one huge value",
-            off(s.columns, None)
+            odd(s.columns)
         ),
         OperatorKind::Elementwise => {
             format!("elements = {} and 1, NaN and infinity, unaligned pointers", off(s.elements, None))
@@ -86,7 +94,7 @@ pub(crate) fn boundary(sheet: &FactSheet, kind: OperatorKind) -> String {
         }
         OperatorKind::Convolution => format!(
             "channels = {} (no multiple of the vector), a window larger than the padded edge, batch 1",
-            off(s.channels, None)
+            odd(s.channels)
         ),
         OperatorKind::Counts => {
             "the smallest and the largest problem that callers send, and one that no tile divides".to_owned()
@@ -104,6 +112,26 @@ mod tests {
         let (raw, half) = (x.to_bits(), 1u64 << (dropped - 1));
         let odd = raw >> dropped & 1;
         f64::from_bits((raw + half - 1 + odd) >> dropped << dropped)
+    }
+
+    #[test]
+    fn the_boundary_is_the_size_that_the_sentence_says() {
+        let said = |text: &str| {
+            let sheet = FactSheet::from_yaml(text, "f.yaml").unwrap();
+            boundary(&sheet, sheet.operator.as_ref().and_then(|o| o.kind).unwrap())
+        };
+        for (text, wanted) in [
+            ("operator: {kind: normalization}\nshape: {columns: 8191}\n", "columns = 8193 (no multiple"),
+            ("operator: {kind: normalization}\nshape: {columns: 8192}\n", "columns = 8193 (no multiple"),
+            ("operator: {kind: convolution}\nshape: {channels: 3}\n", "channels = 5 (no multiple"),
+            (
+                "operator: {kind: gemm}\nshape: {m: 127, n: 256}\nimplementation: {tile_m: 128, tile_n: 128}\n",
+                "m = 129 and n = 257 (one past a tile)",
+            ),
+            ("operator: {kind: gemm}\nshape: {m: 127, n: 256}\n", "m = 128 and n = 257 (one past the size"),
+        ] {
+            assert!(said(text).contains(wanted), "{}", said(text));
+        }
     }
 
     #[test]
