@@ -209,6 +209,15 @@ const fn pair_order(pair: usize) -> [Side; 2] {
     if matches!(pair % 4, 0 | 3) { [Side::A, Side::B] } else { [Side::B, Side::A] }
 }
 
+/// Clocks closer than this are one.
+const ONE_CLOCK: f64 = 0.01;
+
+/// A card under load may be at its power limit all of the time: what matters then is that both ran at one clock.
+fn is_power_cap(why: &str) -> bool {
+    let why = why.to_ascii_lowercase();
+    why.contains("power cap") || why.contains("powercap")
+}
+
 /// Two neighbouring processes, one of each side.
 #[derive(Debug, Clone)]
 struct Pair {
@@ -218,8 +227,17 @@ struct Pair {
 
 impl Pair {
     fn is_steady(&self, floor_mhz: f64) -> bool {
-        let steady = |s: &Sample| s.throttle.is_none() && s.clock_mhz.is_none_or(|c| c >= floor_mhz);
+        let held = |s: &Sample| {
+            s.throttle.as_deref().is_some_and(|why| !(is_power_cap(why) && self.has_one_clock()))
+        };
+        let steady = |s: &Sample| !held(s) && s.clock_mhz.is_none_or(|c| c >= floor_mhz);
         steady(&self.a) && steady(&self.b)
+    }
+
+    /// Whether both ran at one clock, as far as it is known.
+    fn has_one_clock(&self) -> bool {
+        let clocks = self.a.clock_mhz.zip(self.b.clock_mhz);
+        clocks.is_some_and(|(a, b)| (a / b - 1.0).abs() <= ONE_CLOCK)
     }
 
     /// The log of B's time over A's, each time turned by `of`; `None` where `of` has none.

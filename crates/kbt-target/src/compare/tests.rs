@@ -121,18 +121,27 @@ fn samples_at_a_low_clock_or_throttled_are_discarded_but_never_all() {
     let c = clocked(|run, _| if run == 1 { (150.0, 1300.0, None) } else { (100.0, 1980.0, None) });
     assert_eq!((c.speed, c.pairs, c.kept_pairs), (Speed::Same, 4, 3), "{c:?}");
     assert!(c.notes[0].contains("discarded"), "{:?}", c.notes);
-    let c = clocked(|_, _| (100.0, 1980.0, Some("power cap")));
+    let c = clocked(|_, _| (100.0, 1980.0, Some("Thermal")));
     assert_eq!(
         (c.speed, c.pairs, c.kept_pairs),
         (Speed::Ambiguous, 16, 16),
         "no pair decides, to the last block"
     );
     assert!(c.notes[0].contains("kept all the same"), "{:?}", c.notes);
-    let c = clocked(|_, b| (if b { 80.0 } else { 100.0 }, 1980.0, Some("power cap")));
+    let c = clocked(|_, b| (if b { 80.0 } else { 100.0 }, 1980.0, Some("Thermal")));
     assert_eq!(c.speed, Speed::Ambiguous, "a gain of a chip that throttles is no gain");
     // Throttled at first: the pairs after that decide.
-    let c = clocked(|run, b| (if b { 80.0 } else { 100.0 }, 1980.0, (run < 8).then_some("power cap")));
+    let c = clocked(|run, b| (if b { 80.0 } else { 100.0 }, 1980.0, (run < 8).then_some("Thermal")));
     assert_eq!((c.speed, c.pairs > c.kept_pairs), (Speed::Faster, true), "{c:?}");
+}
+
+#[test]
+fn at_the_power_limit_all_of_the_time_one_clock_decides_and_two_do_not() {
+    let c = clocked(|_, b| (if b { 80.0 } else { 100.0 }, 1755.0, Some("PowerCap")));
+    assert_eq!((c.speed, c.pairs), (Speed::Faster, c.kept_pairs), "{c:?}");
+    let c =
+        clocked(|_, b| if b { (80.0, 1800.0, Some("PowerCap")) } else { (100.0, 1755.0, Some("PowerCap")) });
+    assert_eq!(c.speed, Speed::Ambiguous, "{c:?}");
 }
 
 #[test]
