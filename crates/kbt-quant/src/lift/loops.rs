@@ -149,14 +149,20 @@ impl Loop {
     }
 }
 
+/// Which nodes follow from numbers alone.
+pub(super) fn of_numbers(program: &Program) -> Vec<bool> {
+    let mut found: Vec<bool> = Vec::with_capacity(program.nodes.len());
+    for node in &program.nodes {
+        let all = !node.args.is_empty() && node.args.iter().all(|&a| found[a]);
+        found.push(matches!(node.op, Op::Num(_)) || all);
+    }
+    found
+}
+
 /// What each iteration computes again of values that do not change, the last node of each such computation.
 pub(super) fn repeated(program: &Program, invariant: &[bool]) -> Vec<usize> {
     let live = program.live();
-    let mut of_numbers: Vec<bool> = Vec::with_capacity(program.nodes.len());
-    for node in &program.nodes {
-        let all = !node.args.is_empty() && node.args.iter().all(|&a| of_numbers[a]);
-        of_numbers.push(matches!(node.op, Op::Num(_)) || all);
-    }
+    let of_numbers = of_numbers(program);
     let computed = |i: usize| {
         let op = program.nodes[i].op;
         live[i]

@@ -1,16 +1,12 @@
 //! Values that follow from the kernel's parameters alone.
 
-use super::loops::{Loop, repeated};
+use super::loops::{Loop, of_numbers, repeated};
 use crate::lang::{Node, Op, Program, Shape};
 
 /// What is said of values that parameters alone give.
 pub(super) fn from_parameters(program: &Program, elements: f64) -> Option<String> {
     let live = program.live();
-    let mut of_numbers: Vec<bool> = Vec::with_capacity(program.nodes.len());
-    for node in &program.nodes {
-        let all = !node.args.is_empty() && node.args.iter().all(|&a| of_numbers[a]);
-        of_numbers.push(matches!(node.op, Op::Num(_)) || all);
-    }
+    let of_numbers = of_numbers(program);
     let computed = |i: usize| {
         let op = program.nodes[i].op;
         let work = !matches!(op, Op::Input(_) | Op::Num(_)) && !op.is_modifier();
