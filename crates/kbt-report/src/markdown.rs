@@ -38,7 +38,7 @@ fn block(out: &mut String, b: &Block) {
         Block::List(items) => items.iter().try_for_each(|i| writeln!(out, "- {}", line(i))),
         Block::Terms(terms) => terms.iter().try_for_each(|(term, is)| {
             let is: Vec<String> = is.iter().map(line).collect();
-            writeln!(out, "- **{}**: {}", line(term), is.join("; "))
+            writeln!(out, "- {}: {}", bold(term), is.join("; "))
         }),
         Block::Table(t) => table(out, t),
         Block::Plot(p) => writeln!(out, "*{}* (plot in report.html). {}", escape(&p.title), line(&p.caption)),
@@ -52,12 +52,14 @@ fn block(out: &mut String, b: &Block) {
             writeln!(out, "- **s{id}** {}: {}{}{}", p.kind, escape(&p.by), escape(&more), escape(&from))
         }),
         Block::Fold { title, blocks: inner } => {
-            let _ = writeln!(out, "**{}**", line(title));
+            let _ = writeln!(out, "{}", bold(title));
             blocks(out, inner);
             Ok(())
         }
         Block::Lead { kicker, text, blocks: inner } => {
-            let _ = writeln!(out, "**{}: {}**", escape(kicker), line(text));
+            let kicker = Inline::Text(format!("{kicker}: "));
+            let whole: Line = std::iter::once(kicker).chain(text.iter().cloned()).collect();
+            let _ = writeln!(out, "{}", bold(&whole));
             blocks(out, inner);
             Ok(())
         }
@@ -126,6 +128,17 @@ fn badge(s: Source) -> String {
     s.id.map_or_else(|| format!("[{}]", s.known), |id| format!("[{} s{id}]", s.known))
 }
 
+/// A line in strong type as a whole: a part that is strong of itself must not end it.
+fn bold(l: &Line) -> String {
+    let plain = |i: &Inline| match i {
+        Inline::Strong(t) => escape(t),
+        Inline::Standing(s) => s.to_string(),
+        other => inline(other),
+    };
+    let inner: String = l.iter().map(plain).collect();
+    format!("**{}**", inner.trim())
+}
+
 /// Strong text. Blanks at its ends stand outside, where Markdown wants them.
 fn strong(t: &str) -> String {
     let inner = t.trim();
@@ -151,4 +164,23 @@ fn escape(t: &str) -> String {
         before = c;
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strong_parts_of_a_strong_line_leave_it_strong() {
+        let parts = || vec![Inline::Strong("HBM".into()), Inline::Text(" at 91 % ".into())];
+        let mut out = String::new();
+        for b in [
+            Block::Terms(vec![(parts(), vec![parts()])]),
+            Block::Fold { title: parts(), blocks: Vec::new() },
+            Block::Lead { kicker: "Call".into(), text: parts(), blocks: Vec::new() },
+        ] {
+            block(&mut out, &b);
+        }
+        assert_eq!(out, "- **HBM at 91 %**: **HBM** at 91 % \n**HBM at 91 %**\n**Call: HBM at 91 %**\n");
+    }
 }

@@ -59,6 +59,7 @@ fn the_recorded_runs_read_whole_with_every_plot() {
         balanced(&html);
         assert!(html.len() < 2_000_000, "{mode}: {} bytes", html.len());
         assert!(!markdown.contains("This step has not run"), "{mode}");
+        assert!(!markdown.contains("****"), "{mode}: strong type within strong type");
         let labels = plots(&html);
         for wanted in ["Roofline", "Pressure on the pipes", "The sweep", " steps of ", "in program order"] {
             // bf16 quantises nothing: there is no cheaper program to set beside the one in use.
