@@ -207,4 +207,6 @@ fn sheet(origin: &str, kernel: &str, launches: &[Launch], problems: &mut Vec<Str
 }
 
 #[cfg(test)]
+mod grouped_tests;
+#[cfg(test)]
 mod tests;

@@ -23,6 +23,16 @@ pub(super) enum Locale {
     Comma,
 }
 
+impl Locale {
+    /// What a file of this locale is, in words.
+    pub(super) fn told(self) -> &'static str {
+        match self {
+            Self::Point => "a file that writes fractions with a point",
+            Self::Comma => "a file that writes fractions with a comma",
+        }
+    }
+}
+
 /// What one cell tells of the locale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Vote {
@@ -70,20 +80,32 @@ fn vote(cell: &str) -> Vote {
     }
 }
 
-/// The locale of a file's numbers; an error where cells disagree or none decides.
-pub(super) fn locale<'a>(cells: impl Iterator<Item = &'a str>) -> Result<Locale, String> {
-    let (mut found, mut example, mut ambiguous): (Option<Locale>, &str, Option<&str>) = (None, "", None);
-    for cell in cells {
-        match vote(cell) {
-            Vote::For(l) if found.is_some_and(|f| f != l) => {
-                return Err(format!("numbers are written in two ways: `{example}` and `{cell}`"));
+/// The locale of a file's numbers; an error where cells disagree or none decides. A cell comes with whether it is of what
+/// is counted whole: there one mark with three digits behind it groups thousands, and tells where nothing else does.
+pub(super) fn locale<'a>(cells: impl Iterator<Item = (&'a str, bool)>) -> Result<Locale, String> {
+    type Found<'a> = Option<(Locale, &'a str)>;
+    fn agree<'a>(found: &mut Found<'a>, locale: Locale, cell: &'a str) -> Result<(), String> {
+        match found.replace((locale, cell)) {
+            Some((other, example)) if other != locale => {
+                Err(format!("numbers are written in two ways: `{example}` and `{cell}`"))
             }
-            Vote::For(l) => (found, example) = (Some(l), cell),
+            _ => Ok(()),
+        }
+    }
+    let (mut found, mut counted): (Found<'_>, Found<'_>) = (None, None);
+    let mut ambiguous: Option<&str> = None;
+    for (cell, whole) in cells {
+        match vote(cell) {
+            Vote::For(l) => agree(&mut found, l, cell)?,
+            Vote::Ambiguous if whole => {
+                let l = if cell.contains('.') { Locale::Comma } else { Locale::Point };
+                agree(&mut counted, l, cell)?;
+            }
             Vote::Ambiguous => ambiguous = Some(cell),
             Vote::None => {}
         }
     }
-    match (found, ambiguous) {
+    match (found.or(counted).map(|(l, _)| l), ambiguous) {
         (Some(l), _) => Ok(l),
         (None, Some(cell)) => Err(format!(
             "`{cell}` may be a thousand or a fraction, and no other number tells; export with LC_ALL=C and --print-units base"
@@ -103,6 +125,41 @@ pub(super) fn number(cell: &str, locale: Locale) -> Option<f64> {
         return None;
     }
     plain.parse::<f64>().ok().filter(|v| v.is_finite())
+}
+
+/// A whole number in a locale, its thousands grouped by three or not at all; `None` for a fraction, and for three digits
+/// behind the decimal mark, which are thousands of another locale.
+pub(super) fn whole(cell: &str, locale: Locale) -> Option<f64> {
+    let (group, decimal) = match locale {
+        Locale::Point => (',', '.'),
+        Locale::Comma => ('.', ','),
+    };
+    let (integer, fraction) = cell.trim().split_once(decimal).unwrap_or((cell, ""));
+    (fraction.len() != 3 && fraction.chars().all(|c| c == '0')).then(|| grouped(integer, group)).flatten()
+}
+
+/// Whether a cell is a whole number, however the file writes thousands: a launch's id, a part of its size.
+pub(super) fn is_whole(cell: &str) -> bool {
+    [',', '.'].into_iter().any(|mark| grouped(cell, mark).is_some())
+}
+
+/// Digits, in groups of three where `mark`, a space or an apostrophe stands between them.
+fn grouped(cell: &str, mark: char) -> Option<f64> {
+    let between = |c: char| c == mark || c.is_whitespace() || ['\'', '\u{2019}'].contains(&c);
+    let groups: Vec<&str> = cell.trim().split(between).collect();
+    let digits = groups.iter().all(|g| !g.is_empty() && g.chars().all(|c| c.is_ascii_digit()));
+    let by_three = groups.len() == 1 || groups[0].len() <= 3 && groups[1..].iter().all(|g| g.len() == 3);
+    if digits && by_three { groups.concat().parse().ok() } else { None }
+}
+
+/// The three parts of a launch's size, `(112, 1, 1)`, as they are written. Where commas group thousands too, a blank
+/// follows only those between parts.
+pub(super) fn dimensions(size: &str) -> Option<[&str; 3]> {
+    let inner = size.trim().trim_start_matches('(').trim_end_matches(')');
+    [";", ", ", ","].into_iter().find_map(|between| {
+        let parts: Vec<&str> = inner.split(between).map(str::trim).collect();
+        <[&str; 3]>::try_from(parts).ok()
+    })
 }
 
 /// The factor from an export's unit to the base one (bytes, ns, Hz, percent, counts); `None` for an unknown unit.
@@ -148,7 +205,7 @@ mod tests {
 
     #[test]
     fn the_locale_is_read_from_the_file_or_refused() {
-        let of = |cells: &[&str]| locale(cells.iter().copied());
+        let of = |cells: &[&str]| locale(cells.iter().map(|c| (*c, false)));
         assert_eq!(of(&["4,963,609,951.19", "n/a", ""]), Ok(Locale::Point));
         assert_eq!(of(&["27.595.520", "65,77"]), Ok(Locale::Comma));
         assert_eq!(of(&["117.344", "65,77"]), Ok(Locale::Comma));
@@ -157,6 +214,39 @@ mod tests {
         assert_eq!(of(&["0.125", "12"]), Ok(Locale::Point));
         assert!(of(&["117.344", "12"]).unwrap_err().contains("LC_ALL=C"));
         assert!(of(&["1.5", "1,5"]).unwrap_err().contains("two ways"));
+        // What is counted whole has no fraction, but other numbers come first.
+        assert_eq!(locale([("1.024", true), ("117.344", false)].into_iter()), Ok(Locale::Comma));
+        assert_eq!(locale([("1,024", true), ("117.344", false)].into_iter()), Ok(Locale::Point));
+        assert_eq!(locale([("1.024", true), ("65.77", false)].into_iter()), Ok(Locale::Point));
+        assert!(locale([("1.024", true), ("1,024", true)].into_iter()).unwrap_err().contains("two ways"));
+    }
+
+    #[test]
+    fn whole_numbers_are_grouped_by_three_and_have_no_fraction() {
+        use Locale::{Comma, Point};
+        for (cell, locale, value) in [
+            ("1024", Point, Some(1024.0)),
+            ("1,024", Point, Some(1024.0)),
+            ("1.024", Comma, Some(1024.0)),
+            ("1\u{202f}024", Comma, Some(1024.0)),
+            ("1'048'576", Point, Some(1_048_576.0)),
+            ("168.00", Point, Some(168.0)),
+            ("1.024", Point, None),
+            ("1.000", Point, None),
+            ("1,024", Comma, None),
+            ("1,02", Point, None),
+            ("1024,1", Point, None),
+            ("1 02", Point, None),
+            ("-8", Point, None),
+            ("8.5", Point, None),
+            ("", Point, None),
+        ] {
+            assert_eq!(whole(cell, locale), value, "{cell} {locale:?}");
+        }
+        assert_eq!(dimensions("(1,024, 1, 1)"), Some(["1,024", "1", "1"]));
+        assert_eq!(dimensions("( 32,8,1 )"), Some(["32", "8", "1"]));
+        assert_eq!(dimensions("(1.024; 1; 1)"), Some(["1.024", "1", "1"]));
+        assert_eq!(dimensions("(1,024,8,1)"), None);
     }
 
     #[test]

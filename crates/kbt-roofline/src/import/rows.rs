@@ -1,8 +1,8 @@
 //! Rows of an export: where the table starts among other output, which of its shapes it has, and its launches.
 
 use super::lines::{Layout, Record, is_header};
-use super::numbers::{Locale, factor, locale, number};
-use super::tables::{raw_name, scaled_by_unit};
+use super::numbers::{Locale, dimensions, factor, is_whole, locale, number, whole};
+use super::tables::{counted_whole, raw_name, scaled_by_unit};
 use crate::sheet::SheetError;
 use std::collections::BTreeMap;
 
@@ -93,25 +93,59 @@ fn no_table(text: &str, origin: &str) -> SheetError {
 }
 
 fn is_launch(record: &[String]) -> bool {
-    record.first().is_some_and(|id| !id.is_empty() && id.chars().all(|c| c.is_ascii_digit()))
+    record.first().is_some_and(|id| is_whole(id))
+}
+
+/// Columns of a launch's size, three whole numbers each.
+const SIZES: [&str; 2] = ["Grid Size", "Block Size"];
+
+/// The whole numbers of the sizes, which tell how the file groups thousands.
+fn parts<'a>(columns: &[String], rows: &'a [Record]) -> impl Iterator<Item = (&'a str, bool)> {
+    let sizes: Vec<usize> = (0..columns.len()).filter(|i| SIZES.contains(&columns[*i].as_str())).collect();
+    rows.iter()
+        .filter(|(_, r)| is_launch(r))
+        .flat_map(move |(_, r)| sizes.iter().filter_map(|i| r.get(*i)).collect::<Vec<_>>())
+        .filter_map(|cell| dimensions(cell))
+        .flatten()
+        .filter(|part| is_whole(part))
+        .map(|part| (part, true))
 }
 
 /// What a row says of its launch, by the columns that every shape shares.
-fn identity(columns: &[String], record: &[String]) -> Launch {
+fn identity(
+    columns: &[String],
+    (line, record): &Record,
+    locale: Locale,
+    problems: &mut Vec<String>,
+) -> Launch {
     let get =
         |name: &str| columns.iter().position(|c| c == name).and_then(|i| record.get(i)).map(String::as_str);
-    // `(112, 1, 1)`
-    let product = |text: &str| -> Option<f64> {
+    let mut product = |name: &str| -> Option<f64> {
+        let size = get(name).filter(|size| !size.trim().is_empty())?;
         let parts: Option<Vec<f64>> =
-            text.trim_matches(['(', ')']).split(',').map(|p| p.trim().parse().ok()).collect();
-        parts.map(|p| p.iter().product())
+            dimensions(size).map_or_else(Vec::new, Vec::from).into_iter().map(|p| whole(p, locale)).collect();
+        let product = parts.filter(|p| p.len() == 3).map(|p| p.iter().product()).filter(|n| *n > 0.0);
+        if product.is_none() {
+            let why = format!(
+                "`{}` of {name} is not three whole numbers, as in (1024, 1, 1), in {}: it is left out",
+                shortened(size),
+                locale.told()
+            );
+            if !problems.iter().any(|p| p.ends_with(&why)) {
+                problems.push(format!("line {line}: {why}"));
+            }
+        }
+        product
     };
+    let (grid, block) = (product(SIZES[0]), product(SIZES[1]));
     Launch {
         id: get("ID").unwrap_or_default().to_owned(),
         kernel: get("Kernel Name").unwrap_or_default().to_owned(),
-        grid: get("Grid Size").and_then(product),
-        block: get("Block Size").and_then(product),
-        target: get("CC").filter(|c| c.contains('.')).map(|c| format!("sm_{}", c.replace('.', ""))),
+        grid,
+        block,
+        target: get("CC")
+            .filter(|c| c.contains(['.', ',']))
+            .map(|c| format!("sm_{}", c.replace(['.', ','], ""))),
         ..Launch::default()
     }
 }
@@ -163,6 +197,14 @@ fn add(
         left_out(format!("{name} is {cell}, and no counter is negative; the metric is left out"));
         return;
     }
+    if counted_whole(name) && whole(cell, locale).is_none() {
+        left_out(format!(
+            "`{}` of {name} is no whole number in {}; the metric is left out",
+            shortened(cell),
+            locale.told()
+        ));
+        return;
+    }
     match factor(unit) {
         Some(factor) => {
             // Exports have at most six decimals: what lies below a thousandth of a base unit is the product's own.
@@ -207,12 +249,21 @@ fn long(
     problems: &mut Vec<String>,
 ) -> Result<Export, SheetError> {
     let unit = columns.iter().position(|c| c == "Metric Unit");
-    let cells = rows.iter().filter_map(|(_, r)| r.get(value)).map(String::as_str);
-    let locale = locale(cells).map_err(|e| SheetError::new(origin, None, e))?;
+    let field = |r: &[String], i: usize| r.get(i).cloned().unwrap_or_default();
+    let raw_of = |r: &[String]| {
+        let (label, unit) = (field(r, name), unit.map_or_else(String::new, |i| field(r, i)));
+        if label.contains("__") { Some(label) } else { raw_name(&label, &unit).map(str::to_owned) }
+    };
+    let cells = rows.iter().filter_map(|(_, r)| {
+        r.get(value).map(|v| (v.as_str(), raw_of(r).is_some_and(|n| counted_whole(&n))))
+    });
+    let locale = locale(cells.chain(parts(columns, rows))).map_err(|e| SheetError::new(origin, None, e))?;
     let mut export = Export::default();
     let mut unknown = 0;
-    for (line, record) in rows.iter().filter(|(_, r)| is_launch(r)) {
-        let mut launch = Launch { part: seams.partition_point(|s| s < line), ..identity(columns, record) };
+    for row in rows.iter().filter(|(_, r)| is_launch(r)) {
+        let (line, record) = row;
+        let mut launch =
+            Launch { part: seams.partition_point(|s| s < line), ..identity(columns, row, locale, problems) };
         let same = |l: &Launch| l.part == launch.part && l.id == launch.id && l.kernel == launch.kernel;
         let known = export.launches.iter().position(same);
         let slot = match known {
@@ -223,8 +274,7 @@ fn long(
                 &mut export.launches[last]
             }
         };
-        let field = |i: usize| record.get(i).map_or("", String::as_str);
-        let label = field(name);
+        let label = field(record, name);
         if label.is_empty() {
             slot.rules.extend(rule(columns, record));
             continue;
@@ -233,10 +283,9 @@ fn long(
             problems.push(format!("line {line}: the row of {label} ends before its value"));
             continue;
         }
-        let unit = unit.map(field);
-        let raw = if label.contains("__") { Some(label) } else { raw_name(label, unit.unwrap_or_default()) };
-        match raw {
-            Some(raw) => add(slot, raw, unit, field(value), locale, *line, problems),
+        let unit = unit.map(|i| field(record, i));
+        match raw_of(record) {
+            Some(raw) => add(slot, &raw, unit.as_deref(), &record[value], locale, *line, problems),
             None => unknown += 1,
         }
     }
@@ -281,14 +330,17 @@ fn wide(
     let units =
         rows.iter().find(|(_, r)| r.len() == columns.len() && r.first().is_some_and(String::is_empty));
     let launches = || rows.iter().filter(|(_, r)| is_launch(r));
-    let cells = launches().flat_map(|(_, r)| metrics.iter().filter_map(|i| r.get(*i)).map(String::as_str));
-    let locale = locale(cells).map_err(|e| SheetError::new(origin, None, e))?;
+    let cells = launches().flat_map(|(_, r)| {
+        metrics.iter().filter_map(|i| r.get(*i).map(|cell| (cell.as_str(), counted_whole(&columns[*i]))))
+    });
+    let locale = locale(cells.chain(parts(columns, rows))).map_err(|e| SheetError::new(origin, None, e))?;
     let mut export = Export::default();
-    for (line, record) in launches() {
+    for row in launches() {
+        let (line, record) = row;
         if record.len() > columns.len() {
             problems.push(format!("line {line}: {} fields under {} columns", record.len(), columns.len()));
         }
-        let mut launch = identity(columns, record);
+        let mut launch = identity(columns, row, locale, problems);
         for i in &metrics {
             let unit = units.map(|(_, units)| units[*i].as_str());
             let cell = record.get(*i).map_or("", String::as_str);

@@ -17,6 +17,13 @@ pub(super) fn scaled_by_unit(raw: &str) -> bool {
     !of_a_share && !of_the_device && kinds.iter().any(|k| raw.contains(k))
 }
 
+/// Whether the metric counts what has no fractions and is never scaled: CTAs, threads, registers.
+pub(super) fn counted_whole(raw: &str) -> bool {
+    let of_a_launch = ["launch__grid_", "launch__block_", "launch__cluster_", "launch__occupancy_limit_"];
+    of_a_launch.iter().any(|n| raw.starts_with(n))
+        || ["launch__registers_per_thread", "launch__thread_count"].contains(&raw)
+}
+
 /// (label, whether its unit is percent, raw metric).
 const LABELS: &[(&str, bool, &str)] = &[
     ("Duration", false, "gpu__time_duration.sum"),

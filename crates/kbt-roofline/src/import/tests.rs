@@ -3,8 +3,8 @@
 use super::*;
 use crate::{Ceilings, part, triage};
 
-const HEAD: &str = r#""ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC""#;
-const WHO: &str = r#""0","77","app","127.0.0.1","void gemm<float, 3>(float*, ""a"", int)","1","7","(256, 1, 1)","(112, 1, 1)","0","9.0""#;
+pub(super) const HEAD: &str = r#""ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC""#;
+pub(super) const WHO: &str = r#""0","77","app","127.0.0.1","void gemm<float, 3>(float*, ""a"", int)","1","7","(256, 1, 1)","(112, 1, 1)","0","9.0""#;
 
 fn details() -> String {
     format!(
