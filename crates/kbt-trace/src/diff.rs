@@ -1,8 +1,12 @@
-//! Two traces beside each other, role by role, and a gate on what grew.
+//! Two traces beside each other, role by role. [`gate`] judges what grew.
 
+mod gate;
+
+pub use gate::{Gate, Limit};
+
+use crate::Problem;
 use crate::outcome::{EventStats, RingStats, RoleStats, TraceOutcome, WaitStats};
 use crate::text::Lines;
-use crate::{Problem, ProblemKind, TraceError, spelt};
 use kbt_evidence::Provenance;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -60,73 +64,6 @@ pub struct TraceDiff {
     /// What is odd about the second.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub b_problems: Vec<Problem>,
-}
-
-/// What a metric may be at most.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Limit {
-    /// This much more than in the first trace, in percent of it.
-    Growth(f64),
-    /// This value in the second trace, in cycles; for a ring in slots.
-    Value(f64),
-}
-
-/// A limit on a metric of one role, or of every role that has it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Gate {
-    /// The role; `None` for all.
-    pub role: Option<String>,
-    /// The metric, as [`Change::metric`] names it, or `ring NAME`.
-    pub metric: String,
-    /// The limit.
-    pub limit: Limit,
-}
-
-impl std::str::FromStr for Gate {
-    type Err = TraceError;
-
-    fn from_str(text: &str) -> Result<Self, TraceError> {
-        let number = |text: &str, unit: &str| {
-            let text = text.trim();
-            let value = text.strip_suffix(unit).unwrap_or(text).trim().parse().ok()?;
-            f64::is_finite(value).then_some(value)
-        };
-        let parse = || {
-            // From the end, since a name may hold these signs too.
-            let value = text.rsplit_once("<=");
-            let value = value.and_then(|(what, value)| Some((what, Limit::Value(number(value, "clk")?))));
-            let growth = || {
-                let (what, percent) = text.rsplit_once('=').filter(|(what, _)| !what.ends_with('<'))?;
-                Some((what, Limit::Growth(number(percent, "%")?)))
-            };
-            let (what, limit) = value.or_else(growth)?;
-            let (role, metric) = match what.split_once(':') {
-                Some((role, metric)) => (Some(role.trim().to_owned()), metric.trim()),
-                None => (None, what.trim()),
-            };
-            let named = !metric.is_empty() && role.as_ref().is_none_or(|role| !role.is_empty());
-            named.then(|| Self { role, metric: metric.to_owned(), limit })
-        };
-        parse().ok_or_else(|| TraceError::Argument {
-            what: "gate",
-            found: text.to_owned(),
-            accepted: "METRIC=PERCENT of growth or METRIC<=CYCLES, each with `ROLE:` in front for one role: period=3, \
-                       'wait P_full1=10', 'Softmax0: busy<=2500'"
-                .into(),
-        })
-    }
-}
-
-impl std::fmt::Display for Gate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if let Some(role) = &self.role {
-            write!(f, "{role}: ")?;
-        }
-        match self.limit {
-            Limit::Growth(percent) => write!(f, "{}={percent}", self.metric),
-            Limit::Value(value) => write!(f, "{}<={value}", self.metric),
-        }
-    }
 }
 
 /// Compares two traces. A role or metric that one of them lacks has no value there.
@@ -250,108 +187,7 @@ fn role<'a>(name: &str, a: Option<&'a RoleStats>, b: Option<&'a RoleStats>) -> V
         .collect()
 }
 
-/// Role, metric, both values and the change.
-type Judged<'a> = (Option<&'a str>, String, Option<f64>, Option<f64>, Option<f64>);
-
-impl Limit {
-    /// Why these values are over the limit, or cannot be held against it.
-    fn forbids(self, (a, b): (Option<f64>, Option<f64>), percent: Option<f64>) -> Option<String> {
-        match (self, b, percent) {
-            (_, None, _) => Some("not in the second trace, so that the gate cannot be judged".into()),
-            (Self::Growth(_), _, _) if a.is_none() => {
-                Some("not in the first trace, so that the gate cannot be judged".into())
-            }
-            (Self::Growth(_), Some(b), None) => Some(format!("from 0 to {b:.2}, which no percentage tells")),
-            (Self::Growth(limit), _, Some(p)) => {
-                (p > limit).then(|| format!("{p:+.2} %, allowed {limit:+.2} %"))
-            }
-            (Self::Value(limit), Some(b), _) => {
-                (b > limit).then(|| format!("{b:.2}, allowed at most {limit:.2}"))
-            }
-        }
-    }
-}
-
 impl TraceDiff {
-    /// Judges every gate and keeps what it forbids in [`TraceDiff::violations`]. Where a role has the metric in one
-    /// trace alone, or its growth cannot be told, that is a violation too: a gate never passes for want of a number. So
-    /// is growth of a mean over steady steps against one that holds the prologue too.
-    ///
-    /// A trace with a problem that [damages](ProblemKind::damages) it is the caller's to refuse.
-    ///
-    /// # Errors
-    /// If no role has the metric in either trace.
-    pub fn judge(&mut self, gates: &[Gate]) -> Result<(), TraceError> {
-        let mut found = Vec::new();
-        for gate in gates {
-            let mut seen = false;
-            for (role, metric, a, b, percent) in self.judged() {
-                let meant = gate.role.as_deref().is_none_or(|wanted| role == Some(wanted));
-                if !meant || gate.metric != metric || (a.is_none() && b.is_none()) {
-                    continue;
-                }
-                seen = true;
-                let what = role.map_or_else(|| metric.clone(), |role| format!("{role} {metric}"));
-                let unlike = role.filter(|_| !matches!(metric.as_str(), "prologue" | "tail"));
-                let why = match (gate.limit, unlike.and_then(|role| self.steady_in_one(role))) {
-                    (Limit::Growth(_), Some(which)) => Some(format!(
-                        "steady steps in the {which} trace alone, so that the gate cannot be judged"
-                    )),
-                    (limit, _) => limit.forbids((a, b), percent),
-                };
-                found.extend(why.map(|why| spelt(&format!("{what}: {why}")).into_owned()));
-            }
-            if !seen {
-                return Err(self.unknown(gate));
-            }
-        }
-        self.violations = found;
-        Ok(())
-    }
-
-    /// The trace that has steady steps of `role` where the other one's steps are too few to tell them.
-    fn steady_in_one(&self, role: &str) -> Option<&'static str> {
-        // A problem is told by the name alone.
-        let plain = role.rsplit_once(" #").filter(|(_, n)| n.bytes().all(|c| c.is_ascii_digit()));
-        let names = [Some(role), plain.map(|plain| plain.0)];
-        let short = |problems: &[Problem]| {
-            problems.iter().any(|p| {
-                p.kind == ProblemKind::PrologueOnly && p.role.is_some() && names.contains(&p.role.as_deref())
-            })
-        };
-        match (short(&self.a_problems), short(&self.b_problems)) {
-            (false, true) => Some("first"),
-            (true, false) => Some("second"),
-            _ => None,
-        }
-    }
-
-    /// Every number that a gate can be about: role, metric, both values, change.
-    fn judged(&self) -> impl Iterator<Item = Judged<'_>> {
-        let rings = self.rings.iter();
-        let rings = rings.map(|r| (None, format!("ring {}", r.name), r.a_slots, r.b_slots, r.change_percent));
-        let roles = self.changes.iter();
-        let roles = roles
-            .map(|c| (Some(c.role.as_str()), c.metric.clone(), c.a_cycles, c.b_cycles, c.change_percent));
-        roles.chain(rings)
-    }
-
-    fn unknown(&self, gate: &Gate) -> TraceError {
-        let known = self.judged().filter(|(_, _, a, b, _)| a.is_some() || b.is_some());
-        let metrics: BTreeSet<String> = match &gate.role {
-            Some(role) if !self.changes.iter().any(|c| c.role == *role) => {
-                self.changes.iter().map(|c| format!("{}: …", c.role)).collect()
-            }
-            Some(role) => known.filter(|j| j.0 == Some(role)).map(|j| format!("{role}: {}", j.1)).collect(),
-            None => known.map(|j| j.1).collect(),
-        };
-        TraceError::Argument {
-            what: "gate",
-            found: spelt(&gate.to_string()).into_owned(),
-            accepted: metrics.iter().map(|metric| spelt(metric)).collect::<Vec<_>>().join(", "),
-        }
-    }
-
     /// One line a metric.
     #[must_use]
     pub fn render_text(&self) -> String {

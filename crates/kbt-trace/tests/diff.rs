@@ -229,6 +229,32 @@ fn a_gate_takes_a_name_that_holds_its_signs() {
         ("event a<=b=3", "event a<=b", Limit::Growth(3.0)),
     ] {
         let gate: Gate = text.parse().unwrap();
-        assert_eq!((gate.metric.as_str(), gate.limit), (metric, limit), "{text}");
+        assert_eq!((gate.what.as_str(), gate.limit), (metric, limit), "{text}");
     }
+}
+
+#[test]
+fn a_gate_takes_names_with_colons() {
+    let trace = |tile: u32| {
+        let mut info = info(Level::Coarse);
+        info.roles[0].name = "wg:0".into();
+        info.roles[1].name = "wg:0: PV".into();
+        info.barriers[P_FULL as usize].name = "P: full".into();
+        info.events[TILE as usize].name = "mma:tile".into();
+        let mut rings = pipeline(0, 30, 0);
+        rings[1].records.iter_mut().skip(3).step_by(4).for_each(|record| record.clock -= tile);
+        outcome(&file(&info, 1024, &rings))
+    };
+    let grown = diff(&trace(100), &trace(0));
+    let over = ["wg:0: PV event mma:tile: +20.00 %, allowed +5.00 %"];
+    for gate in ["event mma:tile=5", "wg:0: PV: event mma:tile=5", "wg:0: PV:event mma:tile=5"] {
+        assert_eq!(violations(&grown, gate).unwrap(), over, "{gate}");
+    }
+    for gate in ["event mma:tile=25", "wg:0: period=5", "wg:0: PV: wait P: full=5", "wait P: full=5"] {
+        assert_eq!(violations(&grown, gate).unwrap(), [""; 0], "{gate}");
+    }
+    let error = violations(&grown, "wg:0: PV: event tile=5").unwrap_err();
+    assert!(error.contains("wg:0: PV: event mma:tile") && !error.contains("wg:0: period"), "{error}");
+    let error = violations(&grown, "wg:1: period=5").unwrap_err();
+    assert!(error.contains("wg:0: …") && error.contains("event mma:tile"), "{error}");
 }
