@@ -44,7 +44,9 @@ kinds! {
     /// The 32-bit clock wrapped.
     ClockWrapped, "the 32-bit clock wrapped; unwrapped on the assumption that no two neighbours are 2^31 ticks apart";
     /// A record that says nothing known.
-    UnknownRecord, "a record of unknown kind or with an id beyond the tables; ignored";
+    UnknownRecord, "a record of unknown kind, with an id beyond the tables, or without its name, place or time; ignored";
+    /// NaN or Infinity in JSON.
+    NotANumber, "NaN or Infinity in place of a number; a record without its time for it is ignored";
     /// Counts, tables or sizes of a file that do not fit each other.
     Inconsistent, "the file contradicts itself; its records were taken as they are";
     /// An empty slot between written ones.
@@ -187,7 +189,8 @@ impl Problems {
     /// The error of a trace without a record that could be read: `why`, and what was odd on the way there.
     pub(crate) fn empty(&self, name: &str, mut why: String) -> TraceError {
         let lost = |kind: ProblemKind| {
-            kind.damages() || matches!(kind, ProblemKind::OrphanBegin | ProblemKind::OrphanEnd)
+            kind.damages()
+                || matches!(kind, ProblemKind::OrphanBegin | ProblemKind::OrphanEnd | ProblemKind::NotANumber)
         };
         for problem in self.list().iter().filter(|p| lost(p.kind)) {
             why += &format!("; {problem}");

@@ -48,15 +48,14 @@ fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> 
 
 pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<MemoryTrace, TraceError> {
     let array = bytes.iter().find(|c| !c.is_ascii_whitespace()) == Some(&b'[');
-    let (object, cut) = if array {
-        let (trace_events, cut) = json::parse(bytes, name)?;
-        (Object { trace_events, other_data: Value::Null }, cut)
+    let mut problems = Problems::default();
+    let object = if array {
+        let trace_events = json::parse(bytes, name, &mut problems)?;
+        Object { trace_events, other_data: Value::Null }
     } else {
-        json::parse(bytes, name)?
+        json::parse(bytes, name, &mut problems)?
     };
     let records = object.trace_events;
-    let mut problems = Problems::default();
-    problems.add(ProblemKind::Truncated, None, u64::from(cut.is_some()), || cut.unwrap_or_default());
     let empty = |problems: &Problems| {
         let events = records.len();
         problems.empty(

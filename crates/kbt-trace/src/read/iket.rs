@@ -98,9 +98,8 @@ pub(super) fn is_iket(bytes: &[u8]) -> bool {
 }
 
 pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<MemoryTrace, TraceError> {
-    let (file, cut): (File, _) = json::parse(bytes, name)?;
     let mut problems = Problems::default();
-    problems.add(ProblemKind::Truncated, None, u64::from(cut.is_some()), || cut.unwrap_or_default());
+    let file: File = json::parse(bytes, name, &mut problems)?;
     let graphs = file.graph_launches.as_array().map_or(0, Vec::len) as u64;
     problems.add(ProblemKind::Ignored, None, graphs, || "graphLaunches".into());
     let mut names = Names::default();

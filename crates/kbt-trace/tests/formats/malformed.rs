@@ -189,3 +189,32 @@ fn a_file_that_ends_early_is_read_up_to_there() {
         assert!((28..=30).contains(&steps), "{format:?}: {steps}");
     }
 }
+
+#[test]
+fn a_record_whose_time_is_no_number_costs_itself_alone() {
+    for (format, time) in
+        [(Input::Iket, "\"startTs\":"), (Input::Chrome, "\"ts\":"), (Input::Chrome, "\"dur\":")]
+    {
+        let text = String::from_utf8(encode(format, &sound(30, 640))).unwrap();
+        for word in ["NaN", "Infinity", "-Infinity"] {
+            // The last one, so that every step before it is whole.
+            let at = text.rfind(time).unwrap() + time.len();
+            let rest = text[at..].trim_start_matches(|c: char| c.is_ascii_digit());
+            let outcome = read(format, format!("{}{word}{rest}", &text[..at]).as_bytes());
+            let place = format!("first at line 1, column {}, offset {at}", at + 1);
+            let says = |p: &kbt_trace::Problem| p.kind == ProblemKind::NotANumber && p.says.contains(&place);
+            assert!(outcome.problems.iter().any(says), "{format:?} {word}: {:?}", outcome.problems);
+            assert_eq!(problem(&outcome, ProblemKind::NotANumber), 1, "{format:?}");
+            assert_eq!(problem(&outcome, ProblemKind::UnknownRecord), 1, "{format:?}");
+            assert_eq!(outcome.roles[0].steps, 29, "{format:?}");
+            assert_eq!(outcome.roles[0].period_cycles.unwrap().median, STEP as f64, "{format:?}");
+        }
+        let none: String =
+            text.split(time).skip(1).fold(text.split(time).next().unwrap().to_owned(), |all, part| {
+                all + time + "NaN" + part.trim_start_matches(|c: char| c.is_ascii_digit())
+            });
+        let options = ReadOptions { input: format, unit: Some(Unit::Cycles), ..ReadOptions::default() };
+        let said = error(none.as_bytes(), &options);
+        assert!(said.contains("no records") && said.contains("30 x NaN or Infinity"), "{format:?}: {said}");
+    }
+}
