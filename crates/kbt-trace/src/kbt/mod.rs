@@ -1,6 +1,10 @@
 //! kbt's own trace: the device buffer that `kbt/trace.cuh` fills, and the `.kbttrace` file.
 //!
 //! The layout is `kbt/trace_format.h`, read here through [`crate::bindings`]; no offset is written by hand.
+//!
+//! A record names its event or barrier by its place in [`TraceInfo::events`](crate::TraceInfo::events) or
+//! [`TraceInfo::barriers`](crate::TraceInfo::barriers), 4095 at most. The device does not mask the id: a larger one changes
+//! the kind of its record, so that begins and ends lack their partners, or the kind is unknown; both are reported.
 
 mod check;
 mod layout;
@@ -21,7 +25,7 @@ const MAX_TABLE: u32 = b::KBT_TRACE_ID_MASK + 1;
 /// Text longer than this is taken for damage.
 const MAX_META: u64 = 1 << 20;
 
-/// A record's tag.
+/// A record's tag. An id above 4095 loses its upper bits here, where the device's would change the kind.
 #[must_use]
 pub const fn tag(kind: u32, id: u32, step: u32) -> u32 {
     kind << b::KBT_TRACE_KIND_SHIFT

@@ -119,6 +119,26 @@ fn records_of_unknown_kind_or_id_are_counted_not_read() {
 }
 
 #[test]
+fn ids_that_do_not_fit_a_tag_are_reported_and_no_span_of_another() {
+    use ProblemKind::{OrphanBegin, OrphanEnd, UnknownRecord};
+    for bits in [0x1000, 0x2000, 0x4000, 0x8000] {
+        let mut rings = pipeline(0, 20, 0);
+        // As the device puts them together: nothing is masked.
+        let device = |kind: u32, id: u32| kind << b::KBT_TRACE_KIND_SHIFT | id << b::KBT_TRACE_ID_SHIFT;
+        for pair in rings[1].records.chunks_exact_mut(4) {
+            pair[2].tag = device(b::KBT_TRACE_BEGIN, bits | TILE);
+            pair[3].tag = device(b::KBT_TRACE_END, bits | TILE);
+        }
+        let outcome = outcome(&file(&info(Level::Coarse), 1024, &rings));
+        let reported: u64 =
+            [OrphanBegin, OrphanEnd, UnknownRecord].map(|kind| problem(&outcome, kind)).iter().sum();
+        assert!(reported >= 20, "{bits:#x}: {:?}", outcome.problems);
+        let tile = outcome.role("PV").unwrap().events.iter().find(|e| e.name == "tile");
+        assert!(tile.is_none_or(|t| t.cycles.is_none() || t.per_step == 0.0), "{bits:#x}: {tile:?}");
+    }
+}
+
+#[test]
 fn names_that_do_not_fit_and_layouts_that_cannot_be_are_refused() {
     let mut long = info(Level::Coarse);
     long.roles[0].name = "x".repeat(41);
