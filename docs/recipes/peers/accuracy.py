@@ -1,7 +1,7 @@
 """Errors of the attention kernel against double precision, beside PyTorch's own bf16 path and beside the same quantisation in
 double precision.
 
-    python3 accuracy.py DIR            # DIR holds attention-MODE-WHAT.cubin, see README.md
+    python3 accuracy.py DIR [KIND ...] # DIR holds attention-MODE-WHAT.cubin, see README.md; KIND: of the inputs, such as masked
 
 Exit 1 if a mode is worse than it may be: bf16 than 1.05 times PyTorch in the relative root mean square and the mean, the others than
 their quantisation in double precision plus PyTorch's error. Where the package fa3-fwd is there, the last column is the relative root mean
@@ -15,7 +15,7 @@ from inputs import attention, make
 from kbt_attention import Attention, prepare_v
 from peer_bench import flash_attention_3
 
-CASES = [(kind, 2, 1000, 4, 2, causal) for kind in ("random", "peaked", "one-hot", "uniform", "v-one", "large") for causal in (False, True)]
+CASES = [(kind, 2, 1000, 4, 2, causal) for kind in ("random", "peaked", "one-hot", "uniform", "v-one", "large", "masked") for causal in (False, True)]
 CASES += [("random", 1, 16384, 2, 2, False), ("peaked", 1, 16384, 2, 1, True)]
 
 
@@ -47,7 +47,7 @@ def flash_attention_3_fp8(fa3, q, k, v, causal):
 
 
 def main():
-    folder = sys.argv[1]
+    folder, kinds = sys.argv[1], sys.argv[2:]
     fa3 = flash_attention_3()
     bad = 0
     print("kernel                   case                 rel rms   worst row  max       mean      allowed rms")
@@ -56,7 +56,7 @@ def main():
         d = kernel.config["head_dim"]
         mode = name.split("-")[1]
         short = name[len("attention-") : -len(".cubin")]
-        for kind, b, s, h, kv, causal in CASES:
+        for kind, b, s, h, kv, causal in (c for c in CASES if not kinds or c[0] in kinds):
             q, k, v = make(kind, b, s, h, d, kv)
             exact = attention(q, k, v, causal)
             own = errors(kernel(q, k, *prepare_v(v, mode), causal=causal)[0], exact)

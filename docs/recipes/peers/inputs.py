@@ -26,6 +26,13 @@ def make(kind, b, s, h, d, heads_kv=None, seed=0):
         v = torch.ones_like(v)
     elif kind == "large":  # outliers in V's columns
         v[..., 0] *= 64
+    elif kind == "masked":
+        # One channel masks: every other query sees the first three keys alone, in half of the heads the last three (and where
+        # it is causal too, the rows before them see masked keys only).
+        q[..., 0], k[..., 0] = 0, 0
+        k[:, :, : heads_kv // 2, 0], k[:, :, heads_kv // 2 :, 0] = -200, -200
+        k[:, :3, : heads_kv // 2, 0], k[:, -3:, heads_kv // 2 :, 0] = 0, 0
+        q[:, ::2, :, 0] = 200
     elif kind != "random":
         raise ValueError(kind)
     if kind == "random":

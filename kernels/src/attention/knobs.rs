@@ -201,6 +201,23 @@ impl Knobs {
         }
     }
 
+    /// The variables that [`Self::from_variables`] reads.
+    pub const VARIABLES: &[&str] = &[
+        PvMode::VARIABLE,
+        QuantForm::VARIABLE,
+        "KBT_SPLIT_NUM",
+        "KBT_SPLIT_DEN",
+        "KBT_CHUNKS",
+        Topology::VARIABLE,
+        SourceOrder::VARIABLE,
+        "KBT_EXP2_EIGHTHS",
+        "KBT_RESCALE_LOG2",
+        "KBT_SOFTMAX_REGISTERS",
+        "KBT_TILE_N",
+        "KBT_ROLLED",
+        TraceLevel::VARIABLE,
+    ];
+
     /// Reads the knobs from variables, the plain setting where one is absent, for a head dimension of 64 or 128.
     pub fn from_variables(get: impl Fn(&str) -> Option<String>, head_dim: u32) -> Result<Self, KnobError> {
         fn read<T: FromStr<Err = KnobError>>(value: Option<String>, plain: T) -> Result<T, KnobError> {

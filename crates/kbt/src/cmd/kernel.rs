@@ -1,7 +1,10 @@
 //! `kbt kernel run`: a built-in kernel as the process of a target. What it reads and prints is the protocol of
 //! kbt-target: knobs and `KBT_*` variables in, `kbt-time-us` lines and a safetensors file out.
 
-use crate::output::{Failure, Outcome};
+mod launches;
+
+use self::launches::Launches;
+use crate::output::{Failure, Format, Outcome};
 use kbt_gpu::{Gpu, GpuError};
 use kbt_kernels::attention::{
     AttentionError, Inputs, KnobError, Knobs, Prepared, Shape, TraceLevel, trace_names,
@@ -10,10 +13,13 @@ use kbt_kernels::cache::{BuildError, Built, Cache};
 use kbt_tensor::{Dtype, ReadOptions, Tensor, TensorSet};
 use kbt_toolchain::Toolchain;
 use kbt_validate::reference::{AttentionInputs, AttentionShape, attention_reference};
+use serde::Serialize;
 use std::env;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// Variables of kbt that are neither knobs nor set for each run.
+const OTHER_VARIABLES: &[&str] = &["KBT_CACHE", "KBT_CUDA", "KBT_CUDA_MORE", "KBT_OFFLINE"];
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -39,7 +45,11 @@ enum Command {
         kernel: Right,
     },
     /// List the variants whose machine code is embedded.
-    List,
+    List {
+        /// How to print them.
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
 }
 
 #[derive(clap::Subcommand)]
@@ -125,6 +135,18 @@ struct Attention {
     /// GPU to use.
     #[arg(long, default_value_t = 0)]
     gpu: u32,
+    /// The lines that a target's run prints, or one JSON object.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// An embedded variant, as `kernel list` names it.
+#[derive(Serialize)]
+struct Listed {
+    digest: &'static str,
+    name: &'static str,
+    arch: &'static str,
+    compiler: &'static str,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -139,15 +161,18 @@ pub(crate) fn run(args: Args) -> Outcome {
             Ok(ExitCode::SUCCESS)
         }
         Command::Reference { kernel: Right::Attention { scale, causal } } => right(scale, causal),
-        Command::List => {
-            let mut text = String::new();
-            for e in kbt_kernels::cache::embedded() {
-                writeln!(text, "{}  {}  {}  {}", e.digest, e.name, e.arch, e.compiler)?;
-            }
-            if text.is_empty() {
-                text.push_str("no machine code is embedded: this kbt was built without a CUDA compiler\n");
-            }
-            crate::output::emit(&text)
+        Command::List { format } => {
+            let listed: Vec<Listed> = kbt_kernels::cache::embedded()
+                .iter()
+                .map(|e| Listed { digest: e.digest, name: e.name, arch: e.arch, compiler: e.compiler })
+                .collect();
+            crate::output::print(format, &listed, |listed| match listed.as_slice() {
+                [] => "no machine code is embedded: this kbt was built without a CUDA compiler\n".to_owned(),
+                listed => listed
+                    .iter()
+                    .map(|e| format!("{}  {}  {}  {}\n", e.digest, e.name, e.arch, e.compiler))
+                    .collect(),
+            })
         }
     }
 }
@@ -229,7 +254,7 @@ fn attention(args: &Attention) -> Outcome {
         write(&dump.join("attention.ptx"), &built.ptx)?;
     }
     let in_turn = take_turn()?;
-    time(args, &gpu, &knobs, &mut kernel)?;
+    time(args, &gpu, &built, &knobs, &mut kernel)?;
     if in_turn {
         // Outputs are read and memory is freed when nobody is timed any more.
         crate::output::emit("kbt-done\n")?;
@@ -246,6 +271,10 @@ fn attention(args: &Attention) -> Outcome {
 
 /// The knobs of the environment for a head dimension that the parser has let pass.
 fn knobs(headdim: &str) -> Result<Knobs, Failure> {
+    let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    if let Some((wrong, meant)) = misspelt(names) {
+        return Err(Failure::input(format!("the variable {wrong} is not known; the nearest is {meant}")));
+    }
     let knobs = Knobs::from_variables(variable, if headdim == "64" { 64 } else { 128 });
     let knobs = knobs.map_err(|e| match e {
         KnobError::Contract { .. } => Failure::Refused(e.to_string()),
@@ -255,6 +284,15 @@ fn knobs(headdim: &str) -> Result<Knobs, Failure> {
         crate::output::tell!("kbt: {variable} changes nothing beside the other knobs");
     }
     Ok(knobs)
+}
+
+/// A variable whose name is nearly that of a knob, or of another variable that a run reads: it would change nothing, and
+/// the kernel timed would be another one than was meant.
+fn misspelt(names: impl Iterator<Item = String>) -> Option<(String, &'static str)> {
+    let known = || Knobs::VARIABLES.iter().chain(kbt_target::RESERVED).chain(OTHER_VARIABLES).copied();
+    names
+        .filter(|name| name.starts_with("KBT_") && !known().any(|k| k == name))
+        .find_map(|name| kbt_roofline::nearest(&name, known()).map(|meant| (name, meant)))
 }
 
 /// Where kbt-target sets several processes up together, waits until this one is to be timed.
@@ -281,37 +319,26 @@ fn build(knobs: &Knobs) -> Result<Built, Failure> {
 }
 
 /// Warm-up, timed launches, and the lines that tell of them; the last launch leaves the trace.
-fn time(args: &Attention, gpu: &Gpu, knobs: &Knobs, kernel: &mut Prepared) -> Result<(), Failure> {
+fn time(
+    args: &Attention,
+    gpu: &Gpu,
+    built: &Built,
+    knobs: &Knobs,
+    kernel: &mut Prepared,
+) -> Result<(), Failure> {
     let records = matches!(knobs.trace, TraceLevel::Coarse | TraceLevel::Detail);
     // Level barrier too: its compiler barriers stand in the CTAs that would record.
     if knobs.trace != TraceLevel::Off {
         kernel.record(args.trace_ctas, 16_384)?;
     }
-    let times = gpu.time_launches(args.launches.max(1), args.warmup, || kernel.launch())?;
-    // Read while the card is still under the load of the launches.
-    let state = gpu.monitor().sample();
-    let info = gpu.info();
-    let mut text = String::new();
-    for us in &times {
-        writeln!(text, "kbt-time-us {us:.3}")?;
-    }
-    writeln!(text, "kbt-device {}", info.name)?;
-    writeln!(text, "kbt-driver {}", info.driver())?;
-    if let Some(mhz) = state.sm_clock_mhz {
-        writeln!(text, "kbt-clock-mhz {mhz}")?;
-    }
-    if let Some(watts) = state.power_w {
-        writeln!(text, "kbt-power-w {watts}")?;
-    }
-    for reason in state.throttle.iter().flatten().filter(|r| r.is_throttling()) {
-        writeln!(text, "kbt-throttle {reason:?}")?;
-    }
-    crate::output::emit(&text)?;
+    let times_us = gpu.time_launches(args.launches.max(1), args.warmup, || kernel.launch())?;
+    let launches = Launches::new(gpu, &built.digest, times_us);
+    crate::output::print(args.format, &launches, Launches::lines)?;
     if records {
         kernel.clear_trace()?;
         kernel.launch()?;
         gpu.synchronize()?;
-        write_trace(gpu, knobs, kernel, state.sm_clock_mhz)?;
+        write_trace(gpu, knobs, kernel, launches.clock_mhz)?;
     }
     Ok(())
 }

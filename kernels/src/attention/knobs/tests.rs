@@ -30,6 +30,21 @@ fn knobs_are_read_and_bad_values_name_the_variable_and_what_it_takes() {
 }
 
 #[test]
+fn the_variables_that_are_read_are_those_that_are_listed() {
+    let asked = std::cell::RefCell::new(Vec::new());
+    let get = |name: &str| {
+        asked.borrow_mut().push(name.to_owned());
+        None
+    };
+    Knobs::from_variables(get, 128).unwrap();
+    let mut asked = asked.into_inner();
+    let mut listed = Knobs::VARIABLES.to_vec();
+    asked.sort();
+    listed.sort_unstable();
+    assert_eq!(asked, listed);
+}
+
+#[test]
 fn a_split_that_rounds_below_the_consumer_is_refused() {
     let seven_eighths = [("KBT_SPLIT_NUM", "7"), ("KBT_SPLIT_DEN", "8"), ("KBT_CHUNKS", "4")];
     assert!(matches!(read(&seven_eighths), Err(KnobError::Contract { first_chunks: 3, first_tiles: 7, .. })));
