@@ -84,6 +84,11 @@ pub enum Status {
         /// What was looked for.
         looked_for: String,
     },
+    /// It ended well but printed a time that cannot be: not a number, infinite, 0 or less.
+    BadTime {
+        /// The first line that says so.
+        line: String,
+    },
     /// It ended well but did not write the outputs.
     OutputMissing {
         /// Where they should be.
@@ -112,6 +117,9 @@ impl fmt::Display for Status {
             Self::TimedOut { limit_s } => write!(f, "still running after {limit_s} s, killed"),
             Self::OverMemory { limit_mb } => write!(f, "over {limit_mb} MB of memory, killed"),
             Self::NoTime { looked_for } => write!(f, "printed no time ({looked_for})"),
+            Self::BadTime { line } => {
+                write!(f, "printed `{line}`, which is no time; accepted: a number above 0")
+            }
             Self::OutputMissing { path } => write!(f, "wrote no {}", path.display()),
             Self::OutOfTurn => f.write_str(
                 "ran before its turn: limits.set_up_at_once asks for `kbt-ready` and a read of standard input before \

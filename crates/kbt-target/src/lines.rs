@@ -11,6 +11,9 @@ use std::sync::Arc;
 /// The groups of a time pattern, with the microseconds in one of their unit.
 const UNITS: &[(&str, f64)] = &[("ns", 1e-3), ("us", 1.0), ("ms", 1e3), ("s", 1e6)];
 
+/// So much of a line is shown.
+const SHOWN: usize = 120;
+
 /// A compiled `time:` pattern: which group holds the number, and its unit.
 #[derive(Debug, Clone)]
 pub struct TimePattern {
@@ -58,6 +61,8 @@ pub(crate) struct LineReader {
     /// Who is told of the marks of a turn.
     gate: Option<Arc<Gate>>,
     pub(crate) report: Report,
+    /// The first line that was to be a time and is none.
+    pub(crate) bad_time: Option<String>,
 }
 
 impl LineReader {
@@ -82,45 +87,82 @@ impl LineReader {
         }
         if let Some(p) = &self.pattern {
             let text = p.regex.captures(line).and_then(|c| c.name(p.group)).map(|m| m.as_str());
-            if let Some(value) = text.and_then(positive) {
-                self.report.times_us.push(value * p.us);
+            // What is no number at all may be a table's heading.
+            if let Some(number) = text.and_then(|t| t.parse::<f64>().ok()) {
+                let us = p.us;
+                self.time(line, Some(number * us));
             }
         }
-        let Some((key, value)) = line.strip_prefix("kbt-").and_then(|l| l.split_once(' ')) else { return };
+        let Some(rest) = line.strip_prefix("kbt-") else { return };
+        let (key, value) = rest.split_once(' ').unwrap_or((rest, ""));
         let value = value.trim();
         let report = &mut self.report;
         match key {
-            "time-us" if self.pattern.is_none() => report.times_us.extend(positive(value)),
+            "time-us" if self.pattern.is_none() => self.time(line, value.parse().ok()),
             "clock-mhz" => report.clocks_mhz.extend(positive(value)),
             "power-w" => report.power_w.extend(positive(value)),
-            "throttle" => report.throttle = Some(value.to_owned()),
-            "device" => report.device = Some(value.to_owned()),
-            "driver" => report.driver = Some(value.to_owned()),
+            "throttle" if !value.is_empty() => report.throttle = Some(value.to_owned()),
+            "device" if !value.is_empty() => report.device = Some(value.to_owned()),
+            "driver" if !value.is_empty() => report.driver = Some(value.to_owned()),
             _ => {}
+        }
+    }
+
+    /// A launch that took no time, or one that is no number, was not timed: the process's other times are no better.
+    fn time(&mut self, line: &str, us: Option<f64>) {
+        match us.filter(|us| is_positive(*us)) {
+            Some(us) => self.report.times_us.push(us),
+            None => self.bad_time = self.bad_time.take().or_else(|| Some(line.chars().take(SHOWN).collect())),
         }
     }
 }
 
+fn is_positive(value: f64) -> bool {
+    value.is_finite() && value > 0.0
+}
+
 fn positive(text: &str) -> Option<f64> {
-    text.parse().ok().filter(|v: &f64| v.is_finite() && *v > 0.0)
+    text.parse().ok().filter(|v| is_positive(*v))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(pattern: Option<&str>, text: &str) -> Report {
+    fn reader(pattern: Option<&str>, text: &str) -> LineReader {
         let mut reader = LineReader::new(pattern.map(|p| TimePattern::new(p).unwrap()));
         text.lines().for_each(|l| reader.line(l));
+        reader
+    }
+
+    fn read(pattern: Option<&str>, text: &str) -> Report {
+        let reader = reader(pattern, text);
+        assert_eq!(reader.bad_time, None);
         reader.report
+    }
+
+    #[test]
+    fn a_line_whose_time_cannot_be_is_kept_as_it_is() {
+        for bad in ["nan", "inf", "0", "0.0", "-1", "-inf", "12 us", "abc", ""] {
+            let line = format!("kbt-time-us {bad}");
+            let found = reader(None, &format!("kbt-time-us 7\n{line}\nkbt-time-us -9"));
+            assert_eq!(found.bad_time.as_deref(), Some(line.trim_end()));
+        }
+        for bad in ["nan", "0", "-3"] {
+            let found =
+                reader(Some(r"took (?<ms>[^ ]+)"), &format!("took 7 of it\ntook {bad} of it\ntook ms"));
+            assert_eq!(found.bad_time, Some(format!("took {bad} of it")));
+        }
+        // Where the file has a pattern of its own, the other lines are no times.
+        assert_eq!(reader(Some(r"took (?<ms>[^ ]+)"), "kbt-time-us nan").bad_time, None);
     }
 
     #[test]
     fn the_documented_lines_are_read_and_others_ignored() {
         let report = read(
             None,
-            "hello\nkbt-time-us 12.5\nkbt-time-us 13\r\nkbt-time-us nan\nkbt-time-us -1\nkbt-clock-mhz 1980\n\
-             kbt-power-w 612.5\nkbt-throttle sw power cap\nkbt-device NVIDIA H200\nkbt-driver 580.159.04\nkbt-time-us",
+            "hello\nkbt-time-us 12.5\nkbt-time-us 13\r\nkbt-clock-mhz 1980\n\
+             kbt-power-w 612.5\nkbt-throttle sw power cap\nkbt-device NVIDIA H200\nkbt-driver 580.159.04\nkbt-device",
         );
         assert_eq!(report.times_us, [12.5, 13.0]);
         assert_eq!(report.clocks_mhz, [1980.0]);
@@ -144,6 +186,12 @@ mod tests {
                      0.98/1118/44.7%/0.55/6.8%\n 128 True 2 4096 0.55/ 998/39.9%/0.98/12.1%\n";
         let report = read(Some(r"(?<ms>[0-9.]+)/ *[0-9.]+/ *[0-9.]+%/"), table);
         assert_eq!(report.times_us, [980.0, 550.0]);
+    }
+
+    #[test]
+    fn a_pattern_may_use_what_people_write() {
+        let report = read(Some(r"(?i)\btime:\s+(?<us>\d+\.\d+)\s*us\b"), "Time:  12.5 us\nuptime: 3.0 us");
+        assert_eq!(report.times_us, [12.5]);
     }
 
     #[test]

@@ -254,6 +254,10 @@ fn supervise(mut child: Child, order: Order, gate: Option<&Arc<Gate>>) -> (Statu
         (None, Ok(exit)) => classify(exit, &stderr_tail),
         (None, Err(e)) => Status::NotStarted { reason: format!("cannot wait for it: {e}") },
     };
+    let status = match stdout.bad_time() {
+        Some(line) if status == Status::Ok => Status::BadTime { line },
+        _ => status,
+    };
     (status, stdout.report(), stdout.tail(), stderr_tail)
 }
 

@@ -29,6 +29,11 @@ impl Stream {
         std::mem::take(&mut self.lines.report)
     }
 
+    /// The first line that was to be a time and is none.
+    pub(crate) fn bad_time(&mut self) -> Option<String> {
+        self.lines.bad_time.take()
+    }
+
     fn keep(&mut self, bytes: &[u8]) {
         self.kept.extend_from_slice(bytes);
         if self.kept.len() > 4 * TAIL_BYTES {

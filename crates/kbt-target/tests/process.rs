@@ -38,6 +38,10 @@ fn every_ending_is_a_status_of_its_own() {
     ends("kill -SEGV $$", &Status::Signal { signal: 11 });
     ends("sleep 60", &Status::TimedOut { limit_s: 0.5 });
     ends("echo done", &Status::NoTime { looked_for: "lines `kbt-time-us N`".into() });
+    let bad = |line: &str| Status::BadTime { line: line.into() };
+    ends("echo kbt-time-us 5; echo kbt-time-us nan; echo kbt-time-us 0", &bad("kbt-time-us nan"));
+    ends("echo kbt-time-us -5; exit 7", &Status::Exit { code: 7 });
+    assert!(bad("kbt-time-us 0").to_string().contains("`kbt-time-us 0`, which is no time; accepted"));
 }
 
 #[test]
