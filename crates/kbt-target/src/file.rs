@@ -329,6 +329,19 @@ impl Target {
         self.knobs.iter().find(|k| k.name == name)
     }
 
+    /// Which of the outputs that the file lists are not among those that a process wrote, in words.
+    #[must_use]
+    pub fn lost_outputs<'n>(&self, written: impl IntoIterator<Item = &'n str>) -> Option<String> {
+        let written: Vec<&str> = written.into_iter().collect();
+        let quoted = |names: &[&str]| names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ");
+        let listed = self.outputs.iter().map(|o| o.name.as_str());
+        let lost: Vec<&str> = listed.filter(|name| !written.contains(name)).collect();
+        let there = if written.is_empty() { "no tensor".to_owned() } else { quoted(&written) };
+        (!lost.is_empty()).then(|| {
+            format!("`outputs:` lists {}, but the file that was written holds {there}", quoted(&lost))
+        })
+    }
+
     /// A path of the file, from where kbt runs.
     #[must_use]
     pub fn path(&self, relative: &Path) -> PathBuf {

@@ -6,8 +6,8 @@ use kbt_evidence::{Provenance, Step};
 use kbt_split::{
     CheckOutcome, Choice, Correctness, HandoffTimes, Space, Spec, SplitOutcome, Sweep, WithoutHandoff,
 };
-use kbt_target::{Setting, TimingPolicy};
-use kbt_tensor::{ReadOptions, TensorSet};
+use kbt_target::{Setting, Target, TimingPolicy};
+use kbt_tensor::{ReadOptions, Tensor, TensorSet};
 use kbt_trace::outcome::TraceOutcome;
 use kbt_validate::compare::{ChangeClass, Rules, Sides, compare};
 use std::path::Path;
@@ -44,7 +44,8 @@ impl AttentionTuner<'_> {
         let dir = self.run.join("sweep");
         let launcher = self.launcher();
         let resume = dir.join("spec.json").exists();
-        let mut sweep = Sweep::prepare(&dir, spec, resume, &launcher, &Bitwise).map_err(fatal)?;
+        let correctness = Bitwise(&self.target);
+        let mut sweep = Sweep::prepare(&dir, spec, resume, &launcher, &correctness).map_err(fatal)?;
         sweep.budget_s = Some(if self.quick { 45.0 } else { 110.0 });
         let mut outcome = sweep.run().map_err(fatal)?;
         outcome.without = self.without_handoff(&outcome)?;
@@ -76,14 +77,17 @@ pub(super) fn in_registers(setting: &Setting) -> Setting {
 }
 
 /// A split moves no arithmetic: a point is right if it is bitwise the baseline.
-struct Bitwise;
+struct Bitwise<'t>(&'t Target);
 
-impl Correctness for Bitwise {
+impl Correctness for Bitwise<'_> {
     fn check(&self, reference: &Path, outputs: &Path, _: &Setting) -> Result<CheckOutcome, String> {
         let read = |path: &Path| {
             TensorSet::read(path, &ReadOptions::default()).map_err(|e| format!("{}: {e}", path.display()))
         };
         let (saved, variant) = (read(reference)?, read(outputs)?);
+        if let Some(statement) = self.0.lost_outputs(variant.iter().map(Tensor::name)) {
+            return Ok(CheckOutcome::Wrong { statement });
+        }
         let rules = Rules { class: ChangeClass::Reorder, ..Rules::default() };
         let how = Provenance::given("outputs of the sweep's processes");
         let found = compare(&Sides::new(&saved, &variant), &rules, how).map_err(|e| e.to_string())?;

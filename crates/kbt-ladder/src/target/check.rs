@@ -1,8 +1,9 @@
 //! kbt-validate as a sweep's check: how a setting's outputs are held against the baseline's and the reference.
 
-use kbt_evidence::Provenance;
+use kbt_evidence::{Provenance, Step};
 use kbt_split::Spec;
 use kbt_split::record::{CheckOutcome, Correctness};
+use kbt_target::check::{CheckReport, Finding, FindingState};
 use kbt_target::{Change, ProcessLauncher, Setting, Target};
 use kbt_tensor::{ReadOptions, TensorFile};
 use kbt_validate::compare::{ChangeClass, Rules, Sides, compare};
@@ -72,6 +73,10 @@ impl Correctness for AgainstReference {
             // What the setting wrote is the setting's own.
             Err(problem) => return Ok(CheckOutcome::Wrong { statement: problem }),
         };
+        // What neither side holds could not be seen to differ.
+        if let Some(statement) = self.target.lost_outputs(outputs.infos().map(|info| info.name.as_str())) {
+            return Ok(CheckOutcome::Wrong { statement });
+        }
         let given = || Provenance::given("the outputs of the target's processes");
         let bits =
             compare(&Sides::new(&saved, &outputs), &Rules::default(), given()).map_err(|e| e.to_string())?;
@@ -111,10 +116,28 @@ impl Correctness for AgainstReference {
     }
 }
 
+/// Adds to what a check of a target found that the file `out`, which its run wrote, is not what `outputs:` promises.
+pub fn check_outputs(target: &Target, out: &Path, report: &mut CheckReport) {
+    if target.outputs.is_empty() || !out.is_file() {
+        return;
+    }
+    let lost = match TensorFile::open(out, &ReadOptions::default()) {
+        Ok(file) => target.lost_outputs(file.infos().map(|info| info.name.as_str())),
+        Err(problem) => Some(problem.to_string()),
+    };
+    let Some(found) = lost else { return };
+    for ability in report.steps.iter_mut().filter(|a| a.step == Step::Validate) {
+        (ability.ready, ability.why) = (false, found.clone());
+    }
+    let (what, state) = ("outputs".to_owned(), FindingState::Failed);
+    report.findings.push(Finding { what, state, found, figures: Vec::new() });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use kbt_split::{Choice, Space};
+    use kbt_target::check::Ability;
     use kbt_tensor::{Dtype, Tensor, TensorSet};
 
     #[test]
@@ -140,5 +163,45 @@ mod tests {
         assert_eq!(checked(Some(write("right", &[1.01, 2.0, 3.0]))), Ok(CheckOutcome::Bitwise));
         let refused = checked(Some(write("other", &[-3.0, 1.0, -2.0]))).unwrap_err();
         assert!(refused.contains("blind"), "{refused}");
+    }
+
+    #[test]
+    fn a_listed_output_that_was_not_written_is_wrong_even_where_neither_side_has_it() {
+        let yaml =
+            "schema: kbt.target/1\nname: fake\nrun: {command: [fake]}\noutputs: [{name: o}, {name: lse}]\n";
+        let target = Target::from_yaml(yaml, "fake.yaml", Path::new("")).unwrap();
+        let space = Space::new(&target, &Choice::default()).unwrap();
+        let spec = Spec::new(target, space, kbt_target::TimingPolicy::default());
+        let folder = tempfile::tempdir().unwrap();
+        let write = |file: &str, names: &[&str]| {
+            let mut set = TensorSet::new();
+            for name in names {
+                set.insert(Tensor::from_f32(*name, vec![3], Dtype::F32, &[1.0, 2.0, 3.0]).unwrap()).unwrap();
+            }
+            let path = folder.path().join(file);
+            set.write_safetensors(&path).unwrap();
+            path
+        };
+        let (whole, lost) = (write("whole", &["lse", "o"]), write("lost", &["o", "x"]));
+        let check = AgainstReference::new(&spec, None);
+        let checked =
+            |saved: &Path, outputs: &Path| check.check(saved, outputs, &spec.space.points[0].setting);
+        assert_eq!(checked(&whole, &whole), Ok(CheckOutcome::Bitwise));
+        let checked_by_hand = |out: &Path| {
+            let ability = Ability { step: Step::Validate, ready: true, why: "its saved outputs".to_owned() };
+            let (schema, target) = (kbt_target::check::SCHEMA.to_owned(), spec.target.name.clone());
+            let mut report = CheckReport { schema, target, findings: Vec::new(), steps: vec![ability] };
+            check_outputs(&spec.target, out, &mut report);
+            (report.state(), report.steps[0].ready, report.to_string())
+        };
+        let (state, ready, _) = checked_by_hand(&whole);
+        assert_eq!((state, ready), (FindingState::Ok, true));
+        let (state, ready, said) = checked_by_hand(&lost);
+        assert_eq!((state, ready), (FindingState::Failed, false));
+        assert!(said.contains("FAILED   outputs       `outputs:` lists `lse`"), "{said}");
+        for saved in [&whole, &lost] {
+            let statement = "`outputs:` lists `lse`, but the file that was written holds `o`, `x`".to_owned();
+            assert_eq!(checked(saved, &lost), Ok(CheckOutcome::Wrong { statement }));
+        }
     }
 }

@@ -23,7 +23,7 @@ mod trace;
 mod triage;
 mod validate;
 
-pub use check::AgainstReference;
+pub use check::{AgainstReference, check_outputs};
 pub use sheet::{FactsError, check_facts, facts_lack};
 
 use crate::ladder::Progress;

@@ -153,6 +153,9 @@ impl TargetTuner<'_> {
             Status::Ok => {
                 let set = TensorSet::read(&out, &ReadOptions::default());
                 let set = set.map_err(|e| RunFailure::Output(e.to_string()))?;
+                if let Some(lost) = self.target.lost_outputs(set.iter().map(kbt_tensor::Tensor::name)) {
+                    return Err(RunFailure::Output(lost));
+                }
                 Ok((set, measured_by(&launch, "kbt tune: outputs of fresh processes on saved inputs", None)))
             }
             Status::TimedOut { limit_s } => Err(RunFailure::TimedOut { limit_s: *limit_s as u64 }),

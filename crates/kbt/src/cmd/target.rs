@@ -3,7 +3,7 @@
 use crate::output::{Failure, Format, Outcome, emit, find_target, print};
 use kbt_device::DeviceChoice;
 use kbt_ladder::Backend;
-use kbt_ladder::target::{check_facts, facts_lack};
+use kbt_ladder::target::{check_facts, check_outputs, facts_lack};
 use kbt_target::check::{FindingState, check};
 use kbt_target::{ProcessLauncher, TEMPLATE};
 use std::io::Write;
@@ -64,7 +64,10 @@ fn check_file(path: &Path, device: &DeviceChoice, format: Format) -> Outcome {
     let arch = Backend::resolve(device)?.arch().to_string();
     let scratch = std::env::temp_dir().join(format!("kbt-target-check-{}", std::process::id()));
     std::fs::create_dir_all(&scratch).map_err(|e| Failure::input(format!("{}: {e}", scratch.display())))?;
-    let report = check(&target, &ProcessLauncher::new(&target).for_arch(arch), &scratch, lack.as_deref());
+    let mut report = check(&target, &ProcessLauncher::new(&target).for_arch(arch), &scratch, lack.as_deref());
+    if let Ok(report) = &mut report {
+        check_outputs(&target, &scratch.join("out.safetensors"), report);
+    }
     // What it wrote there has been looked at; a leftover does no harm.
     let _ = std::fs::remove_dir_all(&scratch);
     let report = report.map_err(|e| Failure::input(format!("{}: {e}", scratch.display())))?;
