@@ -31,6 +31,19 @@ pub enum SweepError {
          directory", .0.display()
     )]
     OtherSpec(PathBuf),
+    /// The directory holds a sweep that is judged by something else.
+    #[error(
+        "{}: the sweep was begun with {before}, and {now} is given now, so that its settings would not be judged alike; \
+         accepted: {before}, or another directory", dir.display()
+    )]
+    OtherJudging {
+        /// The sweep's directory.
+        dir: PathBuf,
+        /// What it was begun with.
+        before: String,
+        /// What is given now.
+        now: String,
+    },
     /// Another process sweeps there now.
     #[error("{} is in use by another sweep", .0.display())]
     Locked(PathBuf),

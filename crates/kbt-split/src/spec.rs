@@ -101,6 +101,12 @@ impl SweepDir {
         self.0.join("spec.json")
     }
 
+    /// By what settings that change the arithmetic are judged.
+    #[must_use]
+    pub fn judging(&self) -> PathBuf {
+        self.0.join("judging.json")
+    }
+
     /// The finished points.
     #[must_use]
     pub fn journal(&self) -> PathBuf {

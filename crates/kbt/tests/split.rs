@@ -224,10 +224,57 @@ fn a_setting_that_changes_the_arithmetic_is_judged_by_the_targets_own_reference(
     let (status, all) = sweep("lse", "", own, &["--factor", "1.2"]);
     assert!(status == "wrong" && all.contains("`lse`") && !all.contains("`o`"), "{all}");
     assert_eq!(std::fs::read_to_string(dir.join("made")).unwrap().lines().count(), 3, "once a sweep");
+    // A sweep goes on as it was begun, or not at all.
+    sweep("factor", ", tolerance: 1.0e-4", own, &["--factor", "1.2", "--resume"]);
+    for (factor, more) in [("1.5", vec![]), ("1.2", vec!["--reference", "right.st"])] {
+        let asked = ["sweep", "fake.yaml", "--out", "factor", "--resume", "--factor", factor];
+        let (code, out, err) = run(dir, &[&asked[..], &more].concat());
+        let named = if more.is_empty() {
+            ["--factor 1.2,", "--factor 1.5 "]
+        } else {
+            ["no --reference,", "right.st"]
+        };
+        assert!(code == Some(2) && out.is_empty() && named.iter().all(|n| err.contains(n)), "{err}");
+        let one = ["run-one", "factor/spec.json", "--index", "1", "--factor", factor];
+        assert_eq!(run(dir, &[&one[..], &more].concat()).0, Some(2));
+    }
     let (_, all) = sweep("none", "", "", &[]);
     assert!(all.contains("--reference FILE"), "{all}");
     let (_, all) = sweep("broken", "", "reference: {command: [sh, -c, 'echo no >&2; exit 7']}\n", &[]);
     assert!(all.contains("reference program: exit code 7: no"), "{all}");
     let (code, _, err) = run(dir, &["sweep", "fake.yaml", "--out", "a", "--factor", "0.9"]);
     assert!(code == Some(2) && err.contains("accepted: a number of 1 or more"), "{err}");
+}
+
+#[test]
+fn an_output_that_nobody_wrote_is_named_and_a_time_that_cannot_be_is_no_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    tensors(&dir.join("0.st"), &[("o", [1.0, 2.0, 3.0, 4.0]), ("lse", [5.0, 6.0, 7.0, 8.0])]);
+    tensors(&dir.join("1.st"), &[("o", [1.0, 2.0, 3.0, 4.0])]);
+    let script = "[ -z $KBT_OUT ] || cp $(($N % 2)).st $KBT_OUT\n[ $N = 2 ] && echo kbt-time-us nan\necho kbt-time-us 10\n";
+    std::fs::write(dir.join("run.sh"), script).unwrap();
+    let sweep = |name: &str, default: u32| {
+        let text = format!(
+            "schema: kbt.target/1\nname: fake\nrun: {{command: [sh, run.sh]}}\nknobs:\n  - {{name: N, values: [0, 1, 2], \
+             default: {default}}}\noutputs: [{{name: o}}, {{name: lse}}]\nlimits: {{cooldown_s: 0}}\n"
+        );
+        std::fs::write(dir.join("fake.yaml"), text).unwrap();
+        let (code, out, err) = run(dir, &["sweep", "fake.yaml", "--out", name, "--format", "json"]);
+        (code, json(&out), err)
+    };
+    let (code, outcome, err) = sweep("a", 0);
+    assert_eq!(code, Some(0), "{err}");
+    let status = |n: &str| {
+        let points = outcome["points"].as_array().unwrap();
+        points.iter().find(|p| p["setting"]["N"] == n).unwrap()["status"].clone()
+    };
+    assert_eq!((status("0")["kind"].as_str(), status("1")["kind"].as_str()), (Some("timed"), Some("wrong")));
+    assert!(status("1").to_string().contains("lists `lse`"), "{outcome}");
+    assert_eq!(status("2")["kind"], "failed");
+    assert!(status("2").to_string().contains("printed `kbt-time-us nan`, which is no time"), "{outcome}");
+    // Where the baseline lacks it too, nothing could be seen to differ.
+    let (code, outcome, err) = sweep("b", 1);
+    assert_eq!(code, Some(3), "{err}");
+    assert!(outcome["refused"].as_str().unwrap().contains("lists `lse`"), "{outcome}");
 }

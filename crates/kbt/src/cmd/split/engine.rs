@@ -3,7 +3,7 @@
 use super::sweep::{SweepArgs, report_progress};
 use crate::output::{Failure, tell};
 use kbt_split::slurm::{Slurm, SlurmOptions, SlurmSweep};
-use kbt_split::{Spec, SplitOutcome};
+use kbt_split::{Judging, Spec, SplitOutcome};
 use std::time::Instant;
 
 pub(super) fn slurm(args: &SweepArgs, spec: &Spec) -> Result<SplitOutcome, Failure> {
@@ -28,6 +28,7 @@ pub(super) fn slurm(args: &SweepArgs, spec: &Spec) -> Result<SplitOutcome, Failu
     let started = Instant::now();
     let over = || args.budget.is_some_and(|s| started.elapsed().as_secs_f64() >= s);
     let mut sweep = SlurmSweep::prepare(&args.out, spec.clone(), args.resume, &cluster, options)?;
+    Judging::new(args.factor, args.reference.as_deref())?.hold(&args.out)?;
     sweep.watch = &|progress| report_progress(progress);
     sweep.stop = &over;
     tell!(

@@ -5,7 +5,7 @@ use super::{engine, model, parquet};
 use crate::output::{Failure, Format, Outcome, print, tell};
 use kbt_split::record::Ending;
 use kbt_split::spec::write_whole;
-use kbt_split::{Choice, Progress, Space, Spec, SplitOutcome, Sweep};
+use kbt_split::{Choice, Judging, Progress, Space, Spec, SplitOutcome, Sweep};
 use kbt_target::{ProcessLauncher, Setting, Target, TimingPolicy};
 use kbt_tensor::{ReadOptions, TensorFile};
 use kbt_validate::compare::Rules;
@@ -205,6 +205,7 @@ fn local(args: &SweepArgs, spec: &Spec) -> Result<SplitOutcome, Failure> {
     let correctness = Validate::new(spec, args.reference.clone()).with_factor(args.factor);
     let watch = |progress: &Progress<'_>| report_progress(progress);
     let mut sweep = Sweep::prepare(&args.out, spec.clone(), args.resume, &launcher, &correctness)?;
+    Judging::new(args.factor, args.reference.as_deref())?.hold(&args.out)?;
     sweep.gpus.clone_from(&args.gpus);
     sweep.budget_s = args.budget;
     sweep.watch = &watch;
@@ -284,6 +285,8 @@ pub(super) fn run_one(args: &RunOneArgs) -> Outcome {
     readable(args.reference.as_deref())?;
     let launcher = ProcessLauncher::new(&spec.target);
     let correctness = Validate::new(&spec, args.reference.clone()).with_factor(args.factor);
+    let dir = args.spec.parent().unwrap_or(Path::new(""));
+    Judging::new(args.factor, args.reference.as_deref())?.check(dir)?;
     let run = if args.confirm { kbt_split::confirm_one } else { kbt_split::run_one };
     let point = run(&args.spec, args.index, None, &launcher, &correctness)?;
     print(args.format, &point, ToString::to_string)
