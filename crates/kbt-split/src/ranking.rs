@@ -97,3 +97,44 @@ pub(crate) fn confirmation_settles(entries: &Entries, index: usize) -> bool {
     let faster = |c: &Confirmation| c.comparison.as_ref().is_some_and(|c| c.speed == Speed::Faster);
     entries.screened.is_empty() && entries.confirmations.iter().any(|c| c.index == index && faster(c))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kbt_target::{Setting, Stopped};
+
+    /// A timed point, compared with another.
+    fn point(index: usize, against: usize, speed: Speed, ratio: f64) -> Record {
+        let comparison = Comparison {
+            speed,
+            ratio,
+            interval: None,
+            cycles: None,
+            error_rate: 0.01,
+            pairs: 0,
+            kept_pairs: 0,
+            stopped: Stopped::Decided,
+            notes: Vec::new(),
+            a: Vec::new(),
+            b: Vec::new(),
+        };
+        Record {
+            ending: Ending::Timed,
+            against: Some(against),
+            comparison: Some(comparison),
+            ..Record::unmeasured(index, Setting::default(), String::new())
+        }
+    }
+
+    #[test]
+    fn the_lowest_ratio_is_confirmed_too_unless_it_is_known_to_be_the_same() {
+        let candidates = |speed| {
+            let baseline = Record { comparison: None, against: None, ..point(0, 0, Speed::Same, 1.0) };
+            let records = vec![baseline, point(1, 0, Speed::Faster, 0.8), point(2, 1, speed, 0.99)];
+            confirmation_candidates(&Entries { records, ..Entries::default() })
+        };
+        assert_eq!(candidates(Speed::Ambiguous), [2, 1]);
+        assert_eq!(candidates(Speed::Same), [1]);
+        assert_eq!(candidates(Speed::Faster), [2]);
+    }
+}

@@ -217,6 +217,10 @@ impl SplitOutcome {
                     shown(&ratio)
                 )
             }
+            // What failed, or was seen once, was not compared.
+            None if count(|p| p.index != 0 && p.speed.is_some()) == 0 => {
+                format!("split: no setting was compared with the baseline; {of}{without}")
+            }
             None => format!("split: no setting beats the baseline beyond noise; {of}{without}"),
         }
     }

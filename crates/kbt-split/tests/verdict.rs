@@ -66,3 +66,15 @@ fn the_runtimes_of_t4_are_milliseconds() {
     assert_eq!(t4["results"][1]["times"]["runtimes"][0], 1.5, "{t4:#}");
     assert_eq!(t4["results"][1]["measurements"][0]["value"], 1.5);
 }
+
+#[test]
+fn the_headline_of_a_sweep_that_compared_nothing_says_so() {
+    let mut outcome = swept(Speed::Same, 1.0, 0.999, 1.001);
+    assert!(outcome.headline().starts_with("split: no setting beats the baseline beyond noise; 2 of 2"));
+    outcome.points[1].speed = None;
+    for status in [PointStatus::Timed, PointStatus::NotRun, PointStatus::Wrong { why: "x".to_owned() }] {
+        outcome.points[1].status = status;
+        let headline = outcome.headline();
+        assert!(headline.starts_with("split: no setting was compared with the baseline; "), "{headline}");
+    }
+}
