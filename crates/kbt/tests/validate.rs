@@ -60,6 +60,35 @@ fn a_comparison_says_by_its_exit_code_whether_it_passed_failed_or_would_mislead(
 }
 
 #[test]
+fn a_tensor_without_a_partner_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |file: &str, names: &[&str]| {
+        let mut set = TensorSet::new();
+        for name in names {
+            set.insert(Tensor::from_f32(*name, vec![3], Dtype::F32, &[1.0, 2.0, 3.0]).unwrap()).unwrap();
+        }
+        set.write_safetensors(&folder.path().join(file)).unwrap();
+    };
+    for (file, names) in [("a", &["a"][..]), ("b", &["b"]), ("ab", &["a", "b"]), ("cd", &["c", "d"])] {
+        write(file, names);
+    }
+    for (args, code, says) in [
+        (&["a", "b"][..], 0, &["`a` is compared with the variant's `b`: each is the only tensor"][..]),
+        (&["a", "ab"], 0, &["`b` is only in the variant's output; not compared"]),
+        (&["ab", "a"], 1, &["`b` is missing from the variant's output"]),
+        (&["ab", "cd"], 1, &["`a` is missing", "`b` is missing", "`c` is only in", "`d` is only in"]),
+        (&["ab", "ab", "--reference", "a"], 0, &["not in the reference, so their errors are not known: `b`"]),
+        (&["ab", "ab", "--reference", "cd"], 3, &["holds `c`, `d` and none of what is compared, `a`, `b`"]),
+        (&["a", "a", "--reference", "b"], 0, &["every bit is the same"]),
+        (&["ab", "ab", "--reference", "ab", "--baseline-seed", "cd,ab"], 2, &["another seed", "has no `a`"]),
+    ] {
+        let (exit, out, err) = validate(folder.path(), &[&["compare"], args].concat());
+        assert_eq!(exit, Some(code), "{args:?}: {out}{err}");
+        assert!(says.iter().all(|s| format!("{out}{err}").contains(s)), "{args:?}: {out}{err}");
+    }
+}
+
+#[test]
 fn a_pickle_that_would_run_something_is_refused_and_named() {
     let folder = tempfile::tempdir().unwrap();
     output(folder.path(), "saved", &[1.0, 2.0], 1.0);
@@ -109,6 +138,16 @@ fn work_between_the_runs_that_fails_is_an_error_and_no_finding() {
 }
 
 #[test]
+fn an_input_set_has_one_reference() {
+    let folder = tempfile::tempdir().unwrap();
+    output(folder.path(), "a", &[1.0, 2.0], 1.0);
+    let args =
+        ["flake", "-n", "4", "--reference", "0=a", "--reference", "0=a", "--", "sh", "-c", "cp a $KBT_OUT"];
+    let (code, out, err) = validate(folder.path(), &args);
+    assert!(code == Some(2) && out.is_empty() && err.contains("input set 0 has one already"), "{out}{err}");
+}
+
+#[test]
 fn the_knob_to_blame_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let script = "if [ $FORM = log2 ]; then printf bad; else printf good$KBT_INPUT_SET; fi";
@@ -116,6 +155,11 @@ fn the_knob_to_blame_is_named() {
     let (exit, out, err) = validate(folder.path(), &[&knobs[..], &["--", "sh", "-c", script]].concat());
     assert_eq!(exit, Some(0), "{out}{err}");
     assert!(out.lines().any(|line| line.starts_with("FORM (")), "{out}");
+    for name in kbt_target::RESERVED {
+        let knob = format!("{name}=1,2");
+        let (exit, _, err) = validate(folder.path(), &["bisect", "--knob", &knob, "--", "sh", "-c", script]);
+        assert!(exit == Some(2) && err.contains(&format!("`{name}` is set by kbt")), "{err}");
+    }
     let (exit, _, err) = validate(folder.path(), &["bisect", "--knob", "A=1,1", "--", "sh", "-c", script]);
     assert!(exit == Some(2) && err.contains("knob `A` has one value"), "{err}");
 }

@@ -283,6 +283,12 @@ pub fn compare(sides: &Sides<'_>, rules: &Rules, provenance: Provenance) -> Resu
                 .push(format!("`{}`: the saved output is {a}, the variant's {b}", info.name));
             continue;
         }
+        if info.name != other.name {
+            let (a, b) = (&info.name, &other.name);
+            let note =
+                format!("`{a}` is compared with the variant's `{b}`: each is the only tensor of its side");
+            comparison.notes.push(note);
+        }
         let tensor = walk::tensor(sides, info, other, rules)?;
         rules::judge(&tensor, rules, &mut comparison.violations, &mut comparison.notes)?;
         if let Some(place) = &tensor.first_saved_special_index {
@@ -296,7 +302,34 @@ pub fn compare(sides: &Sides<'_>, rules: &Rules, provenance: Provenance) -> Resu
     for extra in variant.iter().filter(|v| !lone && !saved.iter().any(|s| s.name == v.name)) {
         comparison.notes.push(format!("`{}` is only in the variant's output; not compared", extra.name));
     }
+    if let Some(reference) = sides.reference {
+        without_reference(reference, &mut comparison)?;
+    }
     Ok(comparison)
+}
+
+/// Says which tensors the reference does not hold. One that holds none of them answers nothing.
+fn without_reference(reference: &dyn Tensors, comparison: &mut Comparison) -> Result<(), CompareError> {
+    let quoted = |names: Vec<String>| names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ");
+    let compared = &comparison.tensors;
+    let lacking: Vec<String> =
+        compared.iter().filter(|t| t.variant.is_none()).map(|t| t.name.clone()).collect();
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    if lacking.len() == compared.len() {
+        let held: Vec<String> = reference.infos().into_iter().map(|i| i.name).collect();
+        let held = if held.is_empty() { "no tensor".to_owned() } else { quoted(held) };
+        return Err(CompareError::Refused(format!(
+            "the reference holds {held} and none of what is compared, {}, so it judges nothing; accepted: the right \
+             outputs under the same names",
+            quoted(lacking)
+        )));
+    }
+    comparison
+        .notes
+        .push(format!("not in the reference, so their errors are not known: {}", quoted(lacking)));
+    Ok(())
 }
 
 fn describe(info: &TensorInfo) -> String {

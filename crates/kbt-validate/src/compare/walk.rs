@@ -272,7 +272,7 @@ pub(crate) fn tensor(
         variant: judged.then(|| counts.variant.finish(shape, sides.rows)),
         baseline: judged.then(|| counts.baseline.finish(shape, sides.rows)),
         ties: counts.ties.map(|t| t.finish(shape)),
-        seeds_max_abs_error: largest_over_seeds(sides, saved_info)?,
+        seeds_max_abs_error: if judged { largest_over_seeds(sides, saved_info)? } else { None },
     })
 }
 
@@ -292,7 +292,12 @@ fn largest_over_seeds(sides: &Sides<'_>, like: &TensorInfo) -> Result<Option<f64
         let lone = lone(sides);
         let output = Place::like(Some(*output), like, lone, "baseline's output for another seed")?;
         let right = Place::right(Some(*right), like, lone, "reference for another seed")?;
-        let (Some(output), Some(right)) = (output, right) else { continue };
+        let (Some(output), Some(right)) = (output, right) else {
+            return Err(CompareError::Input(format!(
+                "the baseline's output for another seed, or its reference, has no `{}`",
+                like.name
+            )));
+        };
         let (mut output, mut right) = (output.open(0)?, right.open(0)?);
         let all = elements(&like.shape);
         let mut sum = ErrorSum::new(all, 0);

@@ -97,6 +97,16 @@ fn runs_on_other_inputs_are_no_evidence_of_a_race() {
 }
 
 #[test]
+fn a_reference_of_other_inputs_is_no_evidence_of_a_change() {
+    let Ok(saved) = FreshInputs(Cell::new(7)).run(&[], 0) else { panic!("it gives an output") };
+    let provenance = Provenance::measured("test", "none", "2026-11-30");
+    let references = BTreeMap::from([(0, saved)]);
+    let result = flake(&FreshInputs(Cell::new(0)), &FlakePlan::default(), &references, provenance);
+    assert_eq!((result.finding, result.runs_count, result.rate), (FlakeFinding::OtherInputs, 1, None));
+    assert!(result.statement().contains("run 0, input set 0: input `q`"), "{}", result.statement());
+}
+
+#[test]
 fn percentages_keep_the_digits_that_matter() {
     for (ratio, text) in [
         (0.95, "95 %"),

@@ -298,7 +298,9 @@ fn run_flake(args: &FlakeArgs) -> Outcome {
                 args.run.sets
             )));
         }
-        references.insert(set, RunOutput::from_bytes(read_input(Path::new(file))?)?);
+        if references.insert(set, RunOutput::from_bytes(read_input(Path::new(file))?)?).is_some() {
+            return Err(Failure::input(format!("--reference {text}: input set {set} has one already")));
+        }
     }
     let plan = FlakePlan {
         runs: args.runs,
@@ -333,6 +335,12 @@ fn run_bisect(args: &BisectArgs) -> Outcome {
         let (name, (base, changed)) = parts
             .filter(|p| !p.0.is_empty())
             .ok_or_else(|| Failure::input(format!("--knob {text}: NAME=BASE,CHANGED expected")))?;
+        if kbt_target::RESERVED.contains(&name) {
+            let why = format!(
+                "--knob {text}: `{name}` is set by kbt for each run; accepted: a variable of the command's own"
+            );
+            return Err(Failure::input(why));
+        }
         Ok(Knob { name: name.to_owned(), base: base.to_owned(), changed: changed.to_owned() })
     };
     let knobs = args.knob.iter().map(knob).collect::<Result<Vec<_>, _>>()?;
