@@ -3,33 +3,35 @@
 use crate::outcome::{PointOutcome, PointStatus, SplitOutcome};
 use crate::record::CheckOutcome;
 use kbt_target::Setting;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Number, Value, json};
+
+/// The columns beside the index and the knobs.
+const COLUMNS: [&str; 16] = [
+    "first_chunks",
+    "chunks",
+    "first_tiles",
+    "tiles",
+    "status",
+    "check",
+    "time_us",
+    "low_time_us",
+    "high_time_us",
+    "processes",
+    "to_baseline_ratio",
+    "low_ratio",
+    "high_ratio",
+    "speed",
+    "against",
+    "why",
+];
 
 impl SplitOutcome {
     /// One row a point: knobs, integers, status, times, ratio.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let knobs: Vec<&String> = self.baseline().into_iter().flat_map(|b| b.setting.0.keys()).collect();
-        let fixed = [
-            "first_chunks",
-            "chunks",
-            "first_tiles",
-            "tiles",
-            "status",
-            "check",
-            "time_us",
-            "low_time_us",
-            "high_time_us",
-            "processes",
-            "to_baseline_ratio",
-            "low_ratio",
-            "high_ratio",
-            "speed",
-            "against",
-            "why",
-        ];
-        let header = ["index".to_owned()].into_iter().chain(knobs.iter().map(|k| (*k).clone()));
-        let mut rows = vec![header.chain(fixed.map(str::to_owned)).collect::<Vec<_>>()];
+        let header = ["index".to_owned()].into_iter().chain(knobs.iter().map(|k| knob_column(k)));
+        let mut rows = vec![header.chain(COLUMNS.map(str::to_owned)).collect::<Vec<_>>()];
         for p in &self.points {
             let mut row = vec![p.index.to_string()];
             row.extend(knobs.iter().map(|k| p.setting.get(k).unwrap_or_default().to_owned()));
@@ -96,9 +98,16 @@ fn t4_result(p: &PointOutcome) -> Value {
     })
 }
 
-/// A setting with its numbers as numbers, as Kernel Tuner has them.
+/// A knob's column, which is never called as one of the others.
+fn knob_column(knob: &str) -> String {
+    let taken = knob == "index" || COLUMNS.contains(&knob);
+    if taken { format!("knob {knob}") } else { knob.to_owned() }
+}
+
+/// A setting with its numbers as numbers, as Kernel Tuner has them. What is no number as JSON writes them (007, nan)
+/// stays a text, so that no two settings become one.
 fn configuration(setting: &Setting) -> Value {
-    let value = |text: &str| text.parse::<i64>().map_or_else(|_| json!(text), |n| json!(n));
+    let value = |text: &str| text.parse::<Number>().map_or_else(|_| json!(text), Value::Number);
     Value::Object(setting.0.iter().map(|(k, v)| (k.clone(), value(v.as_str()))).collect::<Map<_, _>>())
 }
 
@@ -128,6 +137,31 @@ fn quoted(field: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_knob_never_shares_its_column_with_a_result() {
+        assert_eq!(["N", "status", "index"].map(knob_column), ["N", "knob status", "knob index"]);
+    }
+
+    #[test]
+    fn numbers_of_a_setting_are_numbers_and_the_rest_is_text() {
+        let values = ["4", "-0.5", "1e3", "007", "nan", "+1", "", "99999999999999999999x"];
+        let setting =
+            values.iter().enumerate().fold(Setting::default(), |s, (i, v)| s.with(i.to_string(), *v));
+        let found = configuration(&setting);
+        let found: Vec<&Value> = (0..values.len()).map(|i| &found[i.to_string()]).collect();
+        let expect = [
+            json!(4),
+            json!(-0.5),
+            json!(1e3),
+            json!("007"),
+            json!("nan"),
+            json!("+1"),
+            json!(""),
+            json!(values[7]),
+        ];
+        assert_eq!(found, expect.iter().collect::<Vec<_>>());
+    }
 
     #[test]
     fn fields_with_commas_or_quotes_are_quoted() {
