@@ -60,6 +60,7 @@ pub fn run_one(
     correctness: &dyn Correctness,
 ) -> Result<PointOutcome, SweepError> {
     let mut one = One::open(spec_path, index)?;
+    one.dir.holds_baseline(&one.spec, &one.entries)?;
     // The baseline makes the inputs and the reference, so it comes first.
     for index in [0, index] {
         if one.entries.record(index).is_some() {

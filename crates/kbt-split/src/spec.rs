@@ -1,6 +1,8 @@
 //! `spec.json`: everything that a sweep's points need, so that any engine can run one by its index.
 
 use crate::error::SweepError;
+use crate::journal::Entries;
+use crate::record::Ending;
 use crate::screen::Screening;
 use crate::space::Space;
 use kbt_target::{Target, TimingPolicy};
@@ -129,6 +131,27 @@ impl SweepDir {
     #[must_use]
     pub fn reference(&self) -> PathBuf {
         self.0.join("reference.safetensors")
+    }
+
+    /// That what the baseline left is still there, once it has run and points are left: without it they would end
+    /// unmeasured, or be run on other inputs.
+    pub(crate) fn holds_baseline(&self, spec: &Spec, entries: &Entries) -> Result<(), SweepError> {
+        let has_run = entries.record(0).is_some_and(|r| r.ending == Ending::Timed);
+        if !has_run || spec.space.points.iter().all(|p| entries.record(p.index).is_some()) {
+            return Ok(());
+        }
+        let outputs = Some(self.reference()).filter(|_| !spec.target.outputs.is_empty());
+        let own = spec.target.inputs.folder.is_none();
+        let inputs = Some(spec.target.input_folder(0, &self.inputs())).filter(|_| own);
+        match [outputs, inputs].into_iter().flatten().find(|path| !path.exists()) {
+            None => Ok(()),
+            Some(file) => Err(SweepError::Content {
+                file,
+                problem: "it is gone, and the sweep's baseline has run with it; accepted: the sweep's directory as it \
+                          was, or another one"
+                    .to_owned(),
+            }),
+        }
     }
 
     /// A point's own folder.

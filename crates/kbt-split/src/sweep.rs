@@ -85,6 +85,7 @@ impl<'a> Sweep<'a> {
         let of = self.spec.space.points.len();
         // The journal is a file, and may say anything.
         entries.records.retain(|r| r.index < of);
+        self.dir.holds_baseline(&self.spec, &entries)?;
         (self.watch)(&Progress::Resumed { finished: entries.records.len(), of });
         let incumbent = fastest(&entries);
         let has_baseline = entries.record(0).is_some();

@@ -130,6 +130,7 @@ fn a_screening_broken_off_anywhere_goes_on_and_runs_no_point_again() {
         std::fs::create_dir(&dir).unwrap();
         std::fs::copy(first.join("spec.json"), dir.join("spec.json")).unwrap();
         std::fs::copy(first.join("reference.safetensors"), dir.join("reference.safetensors")).unwrap();
+        std::fs::create_dir_all(dir.join("inputs/0")).unwrap();
         std::fs::write(dir.join("journal.jsonl"), lines[..cut].join("\n") + "\n{\"torn").unwrap();
         let before = journal::load(&dir.join("journal.jsonl")).unwrap();
         let chip = Chip::new(6);

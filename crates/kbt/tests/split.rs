@@ -238,6 +238,23 @@ fn a_setting_that_changes_the_arithmetic_is_judged_by_the_targets_own_reference(
         let one = ["run-one", "factor/spec.json", "--index", "1", "--factor", factor];
         assert_eq!(run(dir, &[&one[..], &more].concat()).0, Some(2));
     }
+    // Finished, it needs nothing more; with a point left it needs what the baseline left.
+    let resume = ["sweep", "fake.yaml", "--out", "factor", "--resume", "--factor", "1.2"];
+    let (kept, journal) = (dir.join("factor/inputs/0"), dir.join("factor/journal.jsonl"));
+    let lines = std::fs::read_to_string(&journal).unwrap();
+    for file in [dir.join("factor/reference.safetensors"), kept] {
+        std::fs::rename(&file, dir.join("away")).unwrap();
+        assert_eq!(run(dir, &resume).0, Some(0), "{}", file.display());
+        let unfinished = lines.lines().take(2).map(|l| format!("{l}\n")).collect::<String>();
+        std::fs::write(&journal, unfinished).unwrap();
+        let (code, _, err) = run(dir, &resume);
+        assert!(
+            code == Some(2) && err.contains("is gone, and the sweep's baseline has run with it"),
+            "{err}"
+        );
+        std::fs::rename(dir.join("away"), &file).unwrap();
+        std::fs::write(&journal, &lines).unwrap();
+    }
     let (_, all) = sweep("none", "", "", &[]);
     assert!(all.contains("--reference FILE"), "{all}");
     let (_, all) = sweep("broken", "", "reference: {command: [sh, -c, 'echo no >&2; exit 7']}\n", &[]);

@@ -103,6 +103,7 @@ impl<'a> SlurmSweep<'a> {
     pub fn run(&self) -> Result<SplitOutcome, SweepError> {
         // Begins the journal, so that tasks only ever append to one.
         let (_, entries) = Journal::open(&self.dir.journal(), &self.spec.digest())?;
+        self.dir.holds_baseline(&self.spec, &entries)?;
         let of = self.spec.space.points.len();
         (self.watch)(&Progress::Resumed { finished: entries.records.len(), of });
         let told = entries.records.iter().map(|r| r.index).collect();

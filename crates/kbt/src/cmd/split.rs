@@ -30,7 +30,7 @@ enum Command {
         kbt split sweep attention --set KBT_PV_MODE=fp8 --vary KBT_SPLIT_NUM --vary KBT_SPLIT_DEN --out sweep\n  \
         kbt split sweep my-kernel.yaml --out sweep --gpus 0,1 --resume\n  \
         kbt split sweep my-kernel.yaml --out /shared/sweep --engine slurm --sbatch=--partition=gpu --sbatch=--gpus=1\n\n\
-        DIR gets spec.json, journal.jsonl, outcome.json, table.csv and t4.json (Kernel Tuner's T4).\n\
+        DIR gets spec.json, judging.json, journal.jsonl, outcome.json, table.csv and t4.json (Kernel Tuner's T4).\n\
         A space of 48 settings or more is narrowed first: one process each, then the fastest twelfth compared.")]
     Sweep(sweep::SweepArgs),
     /// Run one point of a sweep's directory: what another engine calls for each index.
