@@ -90,6 +90,9 @@ fn the_page_is_well_formed_and_loads_nothing() {
     for load in ["http:", "https:", "<link", "<script src", "<img", "<iframe", "@import", "src=", "url(//"] {
         assert!(!html.contains(load), "{load}");
     }
+    // On a narrow screen a column's title stands beside each value, and takes as many lines as it needs.
+    let title = html.split("td::before {").nth(1).and_then(|rest| rest.split('}').next()).unwrap();
+    assert!(title.contains("float: left") && !title.contains("position: absolute"), "{title}");
     let ids: Vec<&str> = attribute(&html, " id=\"").collect();
     let unique: BTreeSet<&str> = ids.iter().copied().collect();
     assert_eq!(ids.len(), unique.len(), "an id is there twice");
