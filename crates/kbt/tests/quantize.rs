@@ -143,6 +143,18 @@ fn bad_input_names_its_line_and_what_is_accepted() {
         (&["quantize", "--block", "nvfp4", "--scale-rule", "te"], "1\n", "16-element blocks"),
         (&["quantize", "--block", "nvfp4", "--scale-rule", "te", "--tensor-amax=-1"], "", "from 0 up"),
         (&["quantize"], "", "--to"),
+        (
+            &["quantize", "--to", "e4m3", "--scale-rule", "te"],
+            "1\n",
+            "--scale-rule te: only blocks have a scale; it goes with --block, which takes nvfp4, mxfp4",
+        ),
+        (&["quantize", "--scale-rule", "floor"], "1\n", "it goes with --block, which takes nvfp4"),
+        (
+            &["quantize", "--to", "e4m3", "--tensor-amax", "3"],
+            "1\n",
+            "--tensor-amax 3: only blocks have a scale",
+        ),
+        (&["quantize", "--block", "nvfp4"], "1\n", "--scale-rule"),
         (&["check", "-"], "schema: kbt.scheme/1\nname: x\nelement: e2m9\noffset_log2: 0\n", "-:3:10: "),
         (
             &["check", "-"],

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The format: e2m1, e2m3, e3m2, e4m3, e5m2, ue8m0, bf16 or f16.
-    #[arg(long, required_unless_present = "block", conflicts_with = "block")]
+    #[arg(long, required_unless_present_any = ["block", "scale_rule", "tensor_amax"], conflicts_with = "block")]
     to: Option<Number>,
     /// A block format: nvfp4, mxfp4, mxfp6-e2m3, mxfp6-e3m2, mxfp8 or mxfp8-e5m2. Each block prints its scale's code,
     /// then its elements' codes.
@@ -17,11 +17,11 @@ pub(super) struct Args {
     block: Option<BlockFormat>,
     /// How a block's scale is found: te, flashinfer, flashinfer-exact, torchao, sage3 (nvfp4); floor, round-up (rceil),
     /// flashinfer (mx).
-    #[arg(long, requires = "block")]
+    #[arg(long)]
     scale_rule: Option<ScaleRule>,
     /// The greatest magnitude of the whole tensor, for rules that scale it (nvfp4: te, flashinfer, flashinfer-exact,
     /// torchao); else that of the input. 0 for no such scale. The scale is printed on standard error, and in the JSON.
-    #[arg(long, requires = "block")]
+    #[arg(long)]
     tensor_amax: Option<f32>,
     /// Input lines are f32 bit patterns in hex; else decimal numbers.
     #[arg(long)]
@@ -71,7 +71,24 @@ struct Tensor {
     scale_hex: String,
 }
 
+/// What only blocks have, given without `--block`: clap's own `requires` lets it pass beside `--to`.
+fn for_blocks_alone(args: &Args) -> Result<(), Failure> {
+    let rule = args.scale_rule.map(|rule| format!("--scale-rule {rule}"));
+    let given = rule.or_else(|| args.tensor_amax.map(|amax| format!("--tensor-amax {amax}")));
+    match given {
+        Some(given) if args.block.is_none() => {
+            let blocks: Vec<String> = BlockFormat::ALL.iter().map(ToString::to_string).collect();
+            Err(Failure::input(format!(
+                "{given}: only blocks have a scale; it goes with --block, which takes {}",
+                blocks.join(", ")
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
 pub(super) fn run(args: &Args) -> Outcome {
+    for_blocks_alone(args)?;
     let xs = values(&args.input, args.hex)?;
     let mut codes = vec![0u16; xs.len()];
     let mut scales = Vec::new();
