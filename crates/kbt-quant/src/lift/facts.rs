@@ -2,11 +2,11 @@
 //! bounds that follow from the program itself (`bound`) are worked out.
 
 use super::bound::{bound, depends_on_rounding};
+use super::lifted::Lifted;
 use super::ranges::{WIDE, is_root, least_under_root, of_integer, range};
-use super::scalar::Leaf;
 use super::sharing::Sharing;
 use crate::lang::{Assumption, Op, Program, Range, Shape};
-use crate::rewrite::maximum::{intervals, missing, replaces_minus_infinity};
+use crate::rewrite::maximum::{intervals, missing, own_maximum, replaces_minus_infinity};
 
 /// The greatest exponent that exp2 is taken to be given: sums and scales of what it gives stay finite.
 const EXPONENT: f64 = 125.0;
@@ -28,7 +28,8 @@ pub(super) struct Stated {
 }
 
 /// Gives the inputs ranges and the program its assumptions.
-pub(super) fn state(program: &mut Program, below7: &[usize], sharing: &[Sharing], leaves: &[Leaf]) -> Stated {
+pub(super) fn state(lifted: &mut Lifted) -> Stated {
+    let Lifted { program, below7, sharing, leaves, masks, .. } = lifted;
     let mut stated = Stated::default();
     for i in 0..program.inputs.len() {
         let node = program.nodes.iter().position(|n| n.op == Op::Input(i as u32));
@@ -38,8 +39,11 @@ pub(super) fn state(program: &mut Program, below7: &[usize], sharing: &[Sharing]
             stated.follows.push(format!("{name} in {range}: what {opcode} gives"));
         } else {
             let range = node.map_or(Range::FINITE, |node| range(program, node));
+            let mask = masks.get(i).copied().flatten().filter(|m| f64::from(m.value) < range.lo);
+            let range = mask.map_or(range, |m| Range { lo: f64::from(m.value), ..range });
             program.inputs[i].range = range;
-            stated.assumed.push(format!("{name} in {range}"));
+            let set = mask.map(|m| format!(": the code sets it to {:?} at PTX line {}", m.value, m.line));
+            stated.assumed.push(format!("{name} in {range}{}", set.unwrap_or_default()));
         }
         let (shape, lanes) = (program.inputs[i].shape, program.layout.lanes);
         if lanes > 1 && matches!(shape, Shape::Group | Shape::Row) {
@@ -71,6 +75,16 @@ pub(super) fn state(program: &mut Program, below7: &[usize], sharing: &[Sharing]
             program.assumptions.push(Assumption { node, range });
         }
     }
+    for node in 0..program.nodes.len() {
+        let Some(max) = own_maximum(program, node) else { continue };
+        let known = intervals(program)[max];
+        if known.lo < -WIDE && known.hi > -WIDE {
+            let range = Range { lo: -WIDE, hi: known.hi };
+            let text = program.expression(max, true);
+            stated.assumed.push(format!("{text} in {range}: not all that it is the greatest of is masked"));
+            program.assumptions.push(Assumption { node: max, range });
+        }
+    }
     let mut known = intervals(program);
     for node in 0..program.nodes.len() {
         if let Some((range, why)) = bound(program, node, &known) {
@@ -86,7 +100,7 @@ pub(super) fn state(program: &mut Program, below7: &[usize], sharing: &[Sharing]
         }
     }
     let known = |program: &Program, node: usize| program.assumptions.iter().any(|a| a.node == node);
-    for &node in below7 {
+    for &node in below7.iter() {
         if !known(program, node) {
             let range = Range { lo: 0.0, hi: 6.99 };
             stated.assumed.push(format!(

@@ -1,5 +1,6 @@
 //! What comes of a component of a block's graph.
 
+use super::masks::Mask;
 use super::scalar::{At, Leaf};
 use super::sharing::Sharing;
 use crate::cost::Compiled;
@@ -13,6 +14,8 @@ pub(super) struct Lifted {
     pub(super) places: Vec<Vec<At>>,
     /// What each input is.
     pub(super) leaves: Vec<Leaf>,
+    /// What the code masks each input with.
+    pub(super) masks: Vec<Option<Mask>>,
     /// What lanes have of each input.
     pub(super) sharing: Vec<Sharing>,
     /// Operations of the code as it is, an element: what each costs, how often.

@@ -23,6 +23,9 @@ mod lifted;
 #[cfg(test)]
 mod loop_tests;
 pub(crate) mod loops;
+#[cfg(test)]
+mod mask_tests;
+mod masks;
 mod parameters;
 mod patterns;
 mod piece;
@@ -30,6 +33,7 @@ mod piece;
 mod price_tests;
 mod ranges;
 mod reduce;
+mod region;
 mod scalar;
 mod scan;
 mod sharing;
@@ -39,6 +43,7 @@ mod tests;
 mod value;
 
 pub use patterns::{Match, Pattern, patterns};
+pub use region::EmptyRegion;
 pub use scan::{NoRegion, Region};
 
 use crate::cost::Compiled;
@@ -69,6 +74,8 @@ pub struct Piece {
     pub places: Vec<Vec<Place>>,
     /// Where each input comes from.
     pub inputs: Vec<String>,
+    /// What the code itself masks each input with: -inf, or a number near the least f32.
+    pub masks: Vec<Option<f32>>,
     /// Instructions of arithmetic that one copy stands for.
     pub instructions: usize,
     /// What is compiled and how often an element has it; reductions one by one.
@@ -323,7 +330,7 @@ fn add(
     around: Option<&Loop>,
     files: &HashMap<u32, String>,
 ) {
-    let mut stated = facts::state(&mut lifted.program, &lifted.below7, &lifted.sharing, &lifted.leaves);
+    let mut stated = facts::state(&mut lifted);
     if let Some(because) = &lifted.a_thread {
         stated.follows.push(format!("an element is a thread: as elements, groups and rows it has {because}"));
     }
@@ -368,6 +375,7 @@ fn add(
                 scalar::Leaf::Result(opcode) => format!("result of {opcode}"),
             })
             .collect(),
+        masks: lifted.masks.iter().map(|mask| mask.map(|m| m.value)).collect(),
         program: lifted.program,
         lines: vec![(lifted.first, lifted.last)],
         places,

@@ -2,6 +2,7 @@
 
 use super::index::{self, Levels, Members, Misfit};
 use super::lifted::Lifted;
+use super::masks::Mask;
 use super::scalar::{At, Id, Kind, Leaf, Node, Scalar};
 use super::sharing::{Sharing, lanes, layout, own_values};
 use crate::cost::Compiled;
@@ -51,6 +52,7 @@ pub(super) fn lift(
     let mut leaves: Vec<Leaf> = Vec::new();
     let mut keys: Vec<Key> = Vec::new();
     let mut sharing: Vec<Sharing> = Vec::new();
+    let mut masks: Vec<Option<Mask>> = Vec::new();
     let mut names: BTreeSet<String> = BTreeSet::new();
     let mut input = |id: Id, key: Key, shape: Shape| {
         if let Kind::Leaf(leaf, _) = &graph.nodes[id].kind {
@@ -61,6 +63,12 @@ pub(super) fn lift(
                 Key::Class(class) => members.classes[&class].iter().find_map(|id| own.get(id)).copied(),
                 Key::Fixed(_) => None,
             };
+            masks.push(match key {
+                Key::Class(class) => {
+                    members.classes[&class].iter().filter_map(|&id| graph.nodes[id].mask).reduce(Mask::lower)
+                }
+                Key::Fixed(id) => graph.nodes[id].mask,
+            });
             sharing.push(known.unwrap_or(Sharing::Same));
             keys.push(key);
         }
@@ -84,7 +92,7 @@ pub(super) fn lift(
     if builder.program.nodes.len() > MOST {
         return Err((format!("a program of more than {MOST} operations"), 0));
     }
-    Ok(Lifted { sharing, ..builder.finish(below7, lines) })
+    Ok(Lifted { sharing, masks, ..builder.finish(below7, lines) })
 }
 
 /// Everything fixed that the members are computed from.
@@ -372,6 +380,7 @@ impl Builder<'_> {
             places,
             leaves: self.leaves,
             sharing: Vec::new(),
+            masks: Vec::new(),
             compiled,
             shuffles,
             elements,

@@ -3,6 +3,7 @@
 //! Nodes are in program order, operands first; equal computations are one node. What the language cannot say is a
 //! leaf, named after the instruction that gives it.
 
+use super::masks::Mask;
 use crate::cost::Compiled;
 use crate::lang::Op;
 use std::collections::{BTreeSet, HashMap};
@@ -71,6 +72,8 @@ pub(super) struct Node {
     pub(super) invariant: bool,
     /// Of a leaf: which bits of a lane's number PTX shows it to depend on.
     pub(super) lanes: u8,
+    /// Of a leaf: what the code masks it with.
+    pub(super) mask: Option<Mask>,
     fixed: bool,
 }
 
@@ -136,6 +139,7 @@ impl Scalar {
             half_flushed: false,
             invariant,
             lanes: 0,
+            mask: None,
             fixed,
         });
         self.known.insert(key, id);
@@ -147,6 +151,7 @@ impl Scalar {
         let id = self.push(node.kind.clone(), args, node.at, &node.register);
         self.nodes[id].price.clone_from(&node.price);
         self.nodes[id].lanes = node.lanes;
+        self.nodes[id].mask = node.mask;
         self.nodes[id].half_flushed |= node.half_flushed;
         if matches!(node.kind, Kind::Leaf(..)) {
             self.nodes[id].invariant = node.invariant;

@@ -1,6 +1,7 @@
 //! A function's body as blocks without a branch, with source places; and what is known of registers everywhere.
 
 use super::lanes::Lanes;
+use super::masks::{Mask, Masks};
 use super::scalar::At;
 use kbt_ptx::{Function, Instruction, Statement};
 use std::collections::{HashMap, HashSet};
@@ -48,7 +49,7 @@ pub enum Region {
     Labels {
         /// The first block's label.
         from: String,
-        /// The label that ends the region.
+        /// The label that ends the region; empty for the function's end.
         to: String,
     },
 }
@@ -56,7 +57,8 @@ pub enum Region {
 /// A text that names no region.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no region: expected source lines `40-90` or `file.cu:40-90`, or labels `$L__BB0_3-$L__BB0_5`"
+    "`{0}` is no region: expected source lines `40-90` or `file.cu:40-90`, or labels `$L__BB0_3-$L__BB0_5`, \
+     `$L__BB0_3-` up to the function's end"
 )]
 pub struct NoRegion(String);
 
@@ -74,7 +76,7 @@ impl std::str::FromStr for Region {
             return if from <= to { Ok(Self::Lines { file, from, to }) } else { Err(fail()) };
         }
         let is_label = |t: &str| t.starts_with(|c: char| c == '$' || c == '_' || c.is_ascii_alphabetic());
-        if file.is_none() && is_label(from) && is_label(to) {
+        if file.is_none() && is_label(from) && (to.is_empty() || is_label(to)) {
             return Ok(Self::Labels { from: from.to_owned(), to: to.to_owned() });
         }
         Err(fail())
@@ -85,13 +87,13 @@ type Location = (u32, u32);
 
 /// The innermost place of each `.loc`, and what it is inlined at.
 #[derive(Default)]
-struct Places {
+pub(super) struct Places {
     current: Option<Location>,
     inlined_at: HashMap<Location, Location>,
 }
 
 impl Places {
-    fn take(&mut self, text: &str) {
+    pub(super) fn take(&mut self, text: &str) {
         let mut words = text.split([' ', ',']).filter(|w| !w.is_empty());
         let place = |a: Option<&str>, b: Option<&str>| Some((a?.parse().ok()?, b?.parse().ok()?));
         let Some(at) = place(words.next(), words.next()) else { return };
@@ -103,17 +105,27 @@ impl Places {
         }
     }
 
+    /// The current place, and those it is inlined at: file and line.
+    pub(super) fn all(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        std::iter::successors(self.current, |at| self.inlined_at.get(at).copied()).take(64)
+    }
+
     /// Whether the current place, or one it is inlined at, lies in these lines of these files.
     fn within(&self, files: &HashSet<u32>, from: u32, to: u32) -> bool {
-        let mut at = self.current;
-        for _ in 0..64 {
-            let Some((file, line)) = at else { return false };
-            if files.contains(&file) && (from..=to).contains(&line) {
-                return true;
-            }
-            at = self.inlined_at.get(&(file, line)).copied();
-        }
-        false
+        self.all().any(|(file, line)| files.contains(&file) && (from..=to).contains(&line))
+    }
+}
+
+/// Whether the PTX names source lines.
+pub(super) fn has_source(f: &Function) -> bool {
+    f.body.iter().any(|s| matches!(s, Statement::Declaration(d) if d.name == ".loc"))
+}
+
+/// The files whose lines a region means, by number.
+pub(super) fn wanted(file: Option<&str>, files: &HashMap<u32, String>) -> HashSet<u32> {
+    match file {
+        Some(name) => files.iter().filter(|(_, path)| path.ends_with(name)).map(|(n, _)| *n).collect(),
+        None => files.keys().min().copied().into_iter().collect(),
     }
 }
 
@@ -124,12 +136,10 @@ fn ends_block(i: &Instruction) -> bool {
 
 /// The blocks of a function that the region has. `files` are the module's, by number.
 pub(super) fn blocks<'a>(f: &'a Function, region: &Region, files: &HashMap<u32, String>) -> Vec<Block<'a>> {
-    let has_source = f.body.iter().any(|s| matches!(s, Statement::Declaration(d) if d.name == ".loc"));
-    let wanted: HashSet<u32> = match region {
-        Region::Lines { file: Some(name), .. } => {
-            files.iter().filter(|(_, path)| path.ends_with(name.as_str())).map(|(n, _)| *n).collect()
-        }
-        _ => files.keys().min().copied().into_iter().collect(),
+    let has_source = has_source(f);
+    let wanted = match region {
+        Region::Lines { file, .. } => wanted(file.as_deref(), files),
+        _ => HashSet::new(),
     };
     let mut inside = !matches!(region, Region::Labels { .. });
     let (mut out, mut block, mut places) = (Vec::new(), Block::default(), Places::default());
@@ -203,11 +213,14 @@ pub(super) struct Registers<'a> {
     reads: HashMap<&'a str, usize>,
     /// Which lanes have values of their own.
     lanes: Lanes<'a>,
+    /// Which the code sets to -inf.
+    masks: Masks<'a>,
 }
 
 impl<'a> Registers<'a> {
     pub(super) fn new(f: &'a Function) -> Self {
-        let mut this = Self { definitions: HashMap::new(), reads: HashMap::new(), lanes: Lanes::new(f) };
+        let (lanes, masks) = (Lanes::new(f), Masks::new(f));
+        let mut this = Self { definitions: HashMap::new(), reads: HashMap::new(), lanes, masks };
         for i in f.instructions() {
             let written = usize::from(writes(i));
             for name in i.operands.iter().take(written).flat_map(|o| registers(o)) {
@@ -229,6 +242,11 @@ impl<'a> Registers<'a> {
     /// Which bits of a lane's number its value may depend on.
     pub(super) fn lanes(&self, name: &str) -> u8 {
         self.lanes.of(name)
+    }
+
+    /// What the code masks it with.
+    pub(super) fn mask(&self, name: &str) -> Option<Mask> {
+        self.masks.of(name)
     }
 
     /// Places that read it in the whole function.

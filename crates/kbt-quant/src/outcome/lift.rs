@@ -1,6 +1,7 @@
 //! What was lifted from PTX, what of it could do with less, and what was refused, as a file.
 
 use super::lift_claim::{claim, half_flushed, repeated, verdict};
+use super::lift_masks::wholly_masked;
 use super::rewrite::of_costs;
 use super::{RewriteOutcome, SCHEMA};
 use crate::cost::{Cost, CostModel};
@@ -290,6 +291,7 @@ fn piece(
     }
     for (candidate, found) in rewrite.candidates.iter_mut().zip(&found.candidates) {
         candidate.guards.extend(half_flushed(piece, found));
+        candidate.guards.extend(wholly_masked(piece, &found.priced.program));
     }
     let (compiled, cost) = compiled(piece, &model)?;
     let claim = claim(&rewrite, &compiled, &cost);

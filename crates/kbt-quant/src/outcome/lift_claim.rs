@@ -204,7 +204,46 @@ pub(super) fn half_flushed<'a>(piece: &'a Piece, found: &'a Candidate) -> impl I
 
 #[cfg(test)]
 mod tests {
-    use super::pays;
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_refusal_is_of_the_place_where_the_rule_was_refused() {
+        let text = "layout group=4 lanes=1 row=4\nelem s\nelem u\ngroup g\ngroup h\nout a = s / g\nout b = u / h\n\
+                    out c = exp2((s + g) * h)\n";
+        let program: Program = text.parse().unwrap();
+        let node = |name: &str| program.outputs.iter().find(|(n, _)| n == name).unwrap().1;
+        let refusal = |rule: &str, node: usize| Refusal {
+            rule: rule.to_owned(),
+            says: String::new(),
+            because: String::new(),
+            nodes: BTreeSet::from([node]),
+        };
+        let found = crate::lift::patterns(&program);
+        let at = |pattern: Pattern, name: &str| {
+            found.iter().find(|m| m.pattern == pattern && m.node == node(name)).unwrap()
+        };
+        let (a, b) = (at(Pattern::SharedDivisor, "a"), at(Pattern::SharedDivisor, "b"));
+        for (m, refused, expected) in [(a, "a", true), (a, "b", false), (b, "b", true), (b, "a", false)] {
+            assert_eq!(
+                is_about(&refusal("div-to-rcp", node(refused)), m, &program),
+                expected,
+                "{} {refused}",
+                m.found
+            );
+        }
+        // A factor inside an exp2 is refused where its product stands; another rule, and one that only helps, are not about it.
+        let c = at(Pattern::FoldedFactor, "c");
+        let product = program.nodes[c.node].args[0];
+        for (rule, node, expected) in [
+            ("factor-into-fma", product, true),
+            ("factor-into-fma", c.node, false),
+            ("div-to-rcp", product, false),
+            ("undo-mul", product, false),
+        ] {
+            assert_eq!(is_about(&refusal(rule, node), c, &program), expected, "{rule}");
+        }
+    }
 
     #[test]
     fn fewer_issue_slots_pay_only_where_no_pipe_gets_busier() {

@@ -4,6 +4,7 @@ mod algebra;
 mod hardware;
 mod lift;
 mod lift_claim;
+mod lift_masks;
 mod lift_step;
 mod lift_text;
 mod rewrite;

@@ -64,8 +64,13 @@ pub(crate) fn below_own_maximum(program: &Program, node: usize, known: &[Interva
 
 /// Whether a value is something less a maximum over it, whatever its factors are, and NaN where all are -inf.
 pub(crate) fn is_less_own_maximum(program: &Program, node: usize) -> bool {
+    own_maximum(program, node).is_some()
+}
+
+/// That maximum.
+pub(crate) fn own_maximum(program: &Program, node: usize) -> Option<usize> {
     let may_be_nan = |e: &Excess| replaces_minus_infinity(program, e.max).is_none();
-    excess(program, node).is_some_and(|e| covers(program, e.max, e.x) && may_be_nan(&e))
+    excess(program, node).filter(|e| covers(program, e.max, e.x) && may_be_nan(e)).map(|e| e.max)
 }
 
 /// Whether a sum has a term 2^0, because it adds powers of values less a maximum that is one of these values: all that the

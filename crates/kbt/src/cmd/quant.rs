@@ -98,7 +98,7 @@ struct Lift {
     #[arg(long)]
     function: Option<String>,
     /// A region: source lines `40-90` of the first source file, `FILE:40-90` of another, inlined code included (PTX lines
-    /// where the PTX has no source lines), or two labels, `$L__BB0_3-$L__BB0_5`.
+    /// where the PTX has no source lines), or two labels, `$L__BB0_3-$L__BB0_5` (`$L__BB0_3-`: up to the function's end).
     #[arg(long)]
     lines: Option<Region>,
     /// Whose rates give the costs: recorded:NAME, model:sm_103a, a profile file, or auto for the newest recording.
@@ -190,7 +190,8 @@ fn lift(args: &Lift) -> Outcome {
     let pattern =
         args.function.as_deref().map(|t| kbt_sass::metrics::pattern("--function", t)).transpose()?;
     let region = args.lines.clone().unwrap_or_default();
-    let functions = lift_module(&module, &|name| pattern.as_ref().is_none_or(|p| p.is_match(name)), &region);
+    let select = |name: &str| pattern.as_ref().is_none_or(|p| p.is_match(name));
+    let functions = lift_module(&module, &select, &region);
     if functions.is_empty() {
         if module.functions.is_empty() {
             return Err(Failure::input(format!("{origin}: no function in this PTX")));
@@ -201,9 +202,7 @@ fn lift(args: &Lift) -> Outcome {
             names.join(", ")
         )));
     }
-    if functions.iter().all(|f| f.blocks == 0) {
-        return Err(Failure::input(format!("{origin}: --lines selects no instruction")));
-    }
+    region.check(&module, &select).map_err(|e| Failure::input(format!("{origin}: {e}")))?;
     let profile = profile(&args.device)?;
     match lift_outcome(&origin, &functions, &profile, &Limits::default().times(args.effort)) {
         Ok(outcome) => {

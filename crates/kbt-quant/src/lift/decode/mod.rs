@@ -180,9 +180,12 @@ impl Decoder<'_, '_> {
         let leaf =
             if uniform { Leaf::Uniform } else { self.origin.get(name).cloned().unwrap_or(Leaf::LiveIn) };
         let invariant = uniform || leaf == Leaf::LiveIn && self.around.is_some_and(|l| l.keeps(name));
+        // What is read from memory here is not what the register had before.
+        let mask = self.registers.mask(name).filter(|_| leaf != Leaf::Load);
         let id = self.scalar.leaf(leaf, at, name.trim_start_matches('%'));
         self.scalar.nodes[id].invariant = invariant;
         self.scalar.nodes[id].lanes = self.registers.lanes(name);
+        self.scalar.nodes[id].mask = mask;
         self.env.insert(name.to_owned(), Value::F32(id));
         Some(id)
     }
