@@ -9,8 +9,14 @@ mod frame;
 mod fuzz;
 mod pins;
 mod process;
+#[path = "../../crates/kbt/src/cmd/record_args.rs"]
+#[allow(dead_code, reason = "only its help is printed here")]
+mod record_args;
 mod setup;
 mod tool;
+#[path = "../../crates/kbt/src/cmd/tune_args.rs"]
+#[allow(dead_code, reason = "only its help is printed here")]
+mod tune_args;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
@@ -59,6 +65,17 @@ enum Command {
     },
 }
 
+/// What kbt calls a mode of P.V; help names no values.
+type PvMode = String;
+
+/// The commands of kbt that are run from here, for their help.
+#[derive(Parser)]
+#[command(name = "kbt")]
+enum OfKbt {
+    Tune(tune_args::Args),
+    Record(record_args::Args),
+}
+
 /// Arguments handed on as they stand.
 #[derive(Args)]
 struct Rest {
@@ -66,26 +83,33 @@ struct Rest {
     args: Vec<OsString>,
 }
 
-/// A command of kbt-frame. Its help comes at once; polars takes minutes to build.
-fn of_frame(command: &str, args: &[OsString]) -> anyhow::Result<ExitCode> {
-    if args.iter().any(|a| a == "--help" || a == "-h") {
-        let frame = frame::Cli::command().bin_name("cargo xtask");
-        let asked = [OsString::from("cargo xtask"), command.into(), "--help".into()];
-        // clap gives help as an error that goes to standard output and ends with 0.
-        if let Err(help) = frame.try_get_matches_from(asked) {
-            print!("{}", help.render().to_string().replace("kbt-frame ", "cargo xtask "));
-        }
-        return Ok(ExitCode::SUCCESS);
+/// Builds a binary and runs a command of it. Its help comes at once: kbt and its kernels, or polars, take minutes to build.
+fn hand_on<C: CommandFactory>(package: &str, command: &str, args: &[OsString]) -> anyhow::Result<ExitCode> {
+    let Some(at) = args.iter().position(|a| a == "--help" || a == "-h") else {
+        return tool::run(package, command, args);
+    };
+    // Words before it may name a command of the command; options may lack their values.
+    let words = args[..at].iter().take_while(|a| !a.as_encoded_bytes().starts_with(b"-")).cloned();
+    let asked = [OsString::from("cargo xtask"), command.into()];
+    let asked = asked.into_iter().chain(words).chain([args[at].clone()]);
+    let Err(answer) = C::command().bin_name("cargo xtask").try_get_matches_from(asked) else {
+        return tool::run(package, command, args);
+    };
+    // clap gives help as an error that goes to standard output and ends with 0.
+    if answer.use_stderr() {
+        answer.exit();
     }
-    tool::run("kbt-frame", command, args)
+    let (of_package, here) = (format!("{package} {command}"), format!("cargo xtask {command}"));
+    print!("{}", answer.render().to_string().replace(&of_package, &here));
+    Ok(ExitCode::SUCCESS)
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Tune(rest) => tool::run("kbt", "tune", &rest.args),
-        Command::Record(rest) => tool::run("kbt", "record", &rest.args),
-        Command::Export(rest) => of_frame("export", &rest.args),
-        Command::Compare(rest) => of_frame("compare", &rest.args),
+        Command::Tune(rest) => hand_on::<OfKbt>("kbt", "tune", &rest.args),
+        Command::Record(rest) => hand_on::<OfKbt>("kbt", "record", &rest.args),
+        Command::Export(rest) => hand_on::<frame::Cli>("kbt-frame", "export", &rest.args),
+        Command::Compare(rest) => hand_on::<frame::Cli>("kbt-frame", "compare", &rest.args),
         Command::Test(args) => tool::test(&args),
         Command::Dist(args) => tool::dist(&args),
         Command::Setup(args) => setup::setup(&args),

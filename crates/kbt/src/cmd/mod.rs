@@ -4,6 +4,7 @@ pub(crate) mod kernel;
 pub(crate) mod microbench;
 pub(crate) mod quant;
 pub(crate) mod record;
+mod record_args;
 pub(crate) mod report;
 pub(crate) mod roofline;
 pub(crate) mod sass;
@@ -11,4 +12,8 @@ pub(crate) mod split;
 pub(crate) mod target;
 pub(crate) mod trace;
 pub(crate) mod tune;
+mod tune_args;
 pub(crate) mod validate;
+
+// For tune_args, which names it without the crate.
+use kbt_kernels::attention::PvMode;

@@ -1,33 +1,11 @@
 //! `kbt record`: makes a recording of a real device out of finished runs.
 
+pub(crate) use super::record_args::Args;
+use super::record_args::Command;
 use crate::output::{Failure, Outcome};
 use kbt_ladder::recording::{self, RecordingMeta};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-#[derive(clap::Args)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(clap::Subcommand)]
-enum Command {
-    /// Import finished runs that were measured live, one a pv mode or target.
-    #[command(after_help = "Examples:\n  kbt record import brought-back/run\n  \
-                      kbt record import runs/bf16 runs/fp8 runs/fp4 --into fixtures/recordings/h200-sxm")]
-    Import {
-        /// Run directories, or folders that hold some.
-        #[arg(required = true)]
-        runs: Vec<PathBuf>,
-        /// The recording's folder; its last part is the recording's name. Default: recordings/DEVICE-DATE.
-        #[arg(long)]
-        into: Option<PathBuf>,
-        /// Replace runs of the same pv mode or target that the recording has.
-        #[arg(long)]
-        force: bool,
-    },
-}
 
 pub(crate) fn run(args: Args) -> Outcome {
     let Command::Import { runs, into, force } = args.command;

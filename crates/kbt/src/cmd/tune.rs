@@ -1,58 +1,18 @@
 //! `kbt tune`: the whole ladder on one kernel, into a run directory.
 
+pub(crate) use super::tune_args::Args;
 use crate::output::{Failure, Outcome, find_target};
-use kbt_device::DeviceChoice;
-use kbt_kernels::attention::PvMode;
 use kbt_ladder::recording::PROFILE_FILE;
 use kbt_ladder::steps::AttentionTuner;
 use kbt_ladder::target::{TargetTuner, check_facts};
 use kbt_ladder::{Backend, Ladder, Origin, RunDir, RunSpec, Summary, new_run_path};
 use kbt_toolchain::Toolchain;
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Where runs go without `--out`.
 const RUNS: &str = "kbt-runs";
-
-#[derive(clap::Args)]
-#[command(group(clap::ArgGroup::new("kernel").required(true).args(["pv_mode", "target"])))]
-#[command(after_help = "Examples:\n  \
-    kbt tune --pv-mode fp4\n  \
-    kbt tune --pv-mode bf16 --device live --out runs/today\n  \
-    kbt tune --pv-mode fp8 --resume\n  \
-    kbt tune --target my-kernel.yaml\n  \
-    kbt tune --target my-kernel.yaml --device model:sm_103a")]
-pub(crate) struct Args {
-    /// The built-in attention kernel, by what P.V is multiplied in: bf16, fp8 or fp4.
-    #[arg(long, value_name = "MODE")]
-    pv_mode: Option<PvMode>,
-    /// A kernel of your own: its target file (`kbt target new` writes one), or the name of one that comes with kbt.
-    #[arg(long, value_name = "FILE.yaml")]
-    target: Option<PathBuf>,
-    /// auto, live, live:N, recorded:NAME, model:sm_103a, or a path to a profile or recording.
-    #[arg(long, default_value = "auto")]
-    device: DeviceChoice,
-    /// The run directory; default `kbt-runs/TIME-MODE`, or the target's name in place of the mode.
-    #[arg(long)]
-    out: Option<PathBuf>,
-    /// Continue an unfinished run: the one in --out, else the newest under kbt-runs.
-    #[arg(long)]
-    resume: bool,
-    /// Overwrite the run in --out.
-    #[arg(long, conflicts_with = "resume")]
-    force: bool,
-    /// Rates and ceilings measured earlier on this device (the profile.yaml of a run), instead of measuring them again on
-    /// a live one; they count as recorded.
-    #[arg(long, value_name = "PROFILE.yaml")]
-    rates: Option<PathBuf>,
-    /// Fewer repetitions and points.
-    #[arg(long)]
-    quick: bool,
-    /// Who runs the points of a sweep.
-    #[arg(long, value_parser = ["local"], default_value = "local")]
-    engine: String,
-}
 
 pub(crate) fn run(args: Args) -> Outcome {
     let target = args.target.as_deref().map(find_target).transpose()?;
