@@ -32,6 +32,7 @@ fn scores_that_the_code_masks_are_not_taken_to_be_finite() {
         ("mov.f32 %f, 0fFF800000;", "[-inf, 1e30]"),
         ("mov.b32 %f, -8388608;", "[-inf, 1e30]"),
         ("selp.f32 %f, 0fFF800000, %f, %q;", "[-inf, 1e30]"),
+        ("selp.f32 %f, %f, 0fFF800000, %q;", "[-inf, 1e30]"),
         ("mov.f32 %f, %c9;", "[-inf, 1e30]"),
         ("mov.f32 %f, 0fFF7FFFFF;", "[-max, 1e30]"),
         ("mov.f32 %f, 0fCE6E6B28;", "[-1e30, 1e30]"),
