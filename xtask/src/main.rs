@@ -65,8 +65,9 @@ enum Command {
     },
 }
 
-/// What kbt calls a mode of P.V; help names no values.
+/// What kbt calls a mode of P.V and a form of its answers; the help of xtask names no values.
 type PvMode = String;
+type Format = String;
 
 /// The commands of kbt that are run from here, for their help.
 #[derive(Parser)]

@@ -33,6 +33,12 @@ impl Module {
         self.problems.iter().filter(move |p| lines.contains(&p.line))
     }
 
+    /// Where the text ends within a function or a statement, as that of a file that was cut.
+    #[must_use]
+    pub fn ends_early(&self) -> Option<&Problem> {
+        self.problems.iter().find(|p| p.message.starts_with("the text ends inside"))
+    }
+
     /// The kernels.
     pub fn entries(&self) -> impl Iterator<Item = &Function> {
         self.functions.iter().filter(|f| f.is_entry)

@@ -150,6 +150,35 @@ fn operands_read_again_behind_the_arithmetic_are_no_conflict() {
 }
 
 #[test]
+fn a_loop_of_unknown_length_leaves_no_call_on_operations_that_were_assumed() {
+    let call = |flop: &str, rest: &str, timing: &str| {
+        let text = format!(
+            "operator: {{kind: elementwise{flop}}}\nshape: {{elements: 67108864}}\ndtypes: {{inputs: [fp32]}}\n\
+             dataflow: {{reuse: none}}\nimplementation: {{issue_slots_per_element: 20{rest}}}\n{timing}\n"
+        );
+        let sheet = FactSheet::from_yaml(&text, "f.yaml").unwrap();
+        triage(&sheet, Some(&Ceilings::published(part("H200").unwrap())), &[]).unwrap()
+    };
+    let rolled = ", uncounted_loop: 'loop:0'";
+    let o = call("", rolled, "");
+    assert_eq!(o.call, None);
+    assert!(
+        o.headline().contains("loop:0 of the machine code computes and moves nothing"),
+        "{}",
+        o.headline()
+    );
+    let slow = "timing: {median_us: 2900, method: cuda_graph}";
+    assert_eq!(call("", rolled, slow).call, Some(Call::Neither));
+    // Without such a loop, with operations that are stated, or with a time as short as that of the bytes, it is nothing.
+    let fast = "timing: {median_us: 140, method: cuda_graph}";
+    for (flop, rest, timing) in [("", "", ""), (", flop_per_element: 3", rolled, ""), ("", rolled, fast)] {
+        let o = call(flop, rest, timing);
+        assert_eq!(o.call, Some(Call::MemoryBound), "{flop} {rest} {timing}");
+        assert!(!o.headline().contains("loop:0"), "{}", o.headline());
+    }
+}
+
+#[test]
 fn a_kernel_whose_instructions_take_longer_than_its_bytes_is_not_called_memory_bound() {
     let map = |flop: &str, slots: f64, timing: &str| {
         let text = format!(

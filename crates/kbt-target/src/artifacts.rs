@@ -133,22 +133,6 @@ pub fn not_of_its_kind(artifact: &Artifact) -> Option<String> {
     }
 }
 
-/// The names of the kernels in the artifacts: entries of PTX, text sections of cubins and listings.
-#[must_use]
-pub fn kernels(found: &[Artifact]) -> Vec<String> {
-    let mut names = std::collections::BTreeSet::new();
-    for artifact in found.iter().filter(|a| not_of_its_kind(a).is_none()) {
-        let bytes = std::fs::read(&artifact.path).unwrap_or_default();
-        let text = String::from_utf8_lossy(&bytes);
-        let mark = if artifact.kind == ArtifactKind::Ptx { ".entry " } else { ".text." };
-        let named = text.match_indices(mark).map(|(at, _)| &text[at + mark.len()..]);
-        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '$';
-        let name = |rest: &str| rest.chars().take_while(|c| is_name(*c)).collect::<String>();
-        names.extend(named.map(|rest| name(rest.trim_start())).filter(|n| !n.is_empty()));
-    }
-    names.into_iter().collect()
-}
-
 /// What the file names but is not there.
 #[must_use]
 pub fn missing(target: &Target) -> Vec<PathBuf> {

@@ -1,12 +1,16 @@
 //! What the ladder can do with a target: each of its commands is run once, and each step says ready or refused.
 
-mod kernels;
+mod abilities;
+mod readers;
 
-use crate::artifacts::{self, ArtifactKind, Snapshot};
+pub use readers::{Readers, Replay, Studied};
+
+use crate::artifacts::{self, Artifact, Snapshot};
 use crate::launch::{Launch, LaunchRequest, Launcher, Report, Status};
 use crate::process::ProcessLauncher;
 use crate::stats::{mad, median};
-use crate::{Target, date};
+use crate::{Target, TraceLevel, date};
+use abilities::{Code, abilities};
 use kbt_evidence::{Figure, Provenance, Step, Unit};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -119,8 +123,7 @@ pub fn measured(command: &str, report: &Report) -> Provenance {
 }
 
 /// Runs each command of a target once, at its default setting, in the empty folder `scratch`. After a build that failed
-/// nothing is launched: what would run is another build's. `facts_lack` says what the triage misses in the file's facts,
-/// where it misses something.
+/// nothing is launched: what would run is another build's. What it leaves is read by `readers`, as the ladder would.
 ///
 /// # Errors
 /// Only where `scratch` cannot be written; whatever the target does is a finding.
@@ -128,7 +131,7 @@ pub fn check(
     target: &Target,
     launcher: &ProcessLauncher<'_>,
     scratch: &Path,
-    facts_lack: Option<&str>,
+    readers: &dyn Readers,
 ) -> std::io::Result<CheckReport> {
     let mut findings = Vec::new();
     let before = Snapshot::of(target);
@@ -141,36 +144,34 @@ pub fn check(
     if let Some(launch) = &built {
         findings.push(of_launch("build", launch, "built"));
     }
-    let (run, traced) = if built.as_ref().is_none_or(Launch::is_ok) {
-        let (run, traced, more) = launched(target, launcher, scratch, &inputs, &dump);
+    let ran = if built.as_ref().is_none_or(Launch::is_ok) {
+        let (ran, more) = launched(target, launcher, scratch, &inputs, &dump, readers);
         findings.extend(more);
-        (Some(run), traced)
+        ran
     } else {
         findings.extend(not_tried(target));
-        (None, Vec::new())
+        Ran::default()
     };
-    let found = artifacts::find(target, &[&build_dump, &dump], &before);
-    findings.extend(of_artifacts(target, &found));
-    let kernels = artifacts::kernels(&found);
-    let chosen = kernels::chosen(target, &kernels);
-    let lacks_kernel = chosen.as_ref().is_some_and(|f| f.state == FindingState::Failed);
-    findings.extend(chosen);
-    let real: Vec<_> = found.iter().filter(|a| artifacts::not_of_its_kind(a).is_none()).collect();
-    let has = |kind| real.iter().any(|a| a.kind == kind);
-    let stale = !real.is_empty() && real.iter().all(|a| a.stale.is_some());
-    let steps = abilities(
-        target,
-        run.as_ref(),
-        &Code {
-            ptx: has(ArtifactKind::Ptx),
-            code: has(ArtifactKind::Cubin) || has(ArtifactKind::Sass),
-            stale,
-            lacks_kernel,
-        },
-        &traced,
-        facts_lack,
-    );
+    let mut found = artifacts::find(target, &[&build_dump, &dump], &before);
+    // This build's come first, as in the ladder.
+    found.sort_by_key(|a| (a.kind, a.stale.is_some()));
+    let studied = (!found.is_empty()).then(|| readers.code(&found));
+    findings.extend(of_artifacts(target, &found, studied.as_ref()));
+    findings.extend(studied.as_ref().map(of_kernel));
+    let stale = !found.is_empty() && found.iter().all(|a| a.stale.is_some());
+    let steps = abilities(target, &ran, &Code { studied, stale }, readers);
     Ok(CheckReport { schema: SCHEMA.to_owned(), target: target.name.clone(), findings, steps })
+}
+
+/// What came of the launches.
+#[derive(Default)]
+struct Ran {
+    /// The run; `None` where it was not tried.
+    run: Option<Launch>,
+    /// What is wrong with the outputs that it wrote.
+    outputs: Option<String>,
+    /// Whether the run of a coarse trace left one that can be read; what is wrong where not.
+    coarse: Option<Result<(), String>>,
 }
 
 /// The launches of a target whose build is there: the run, a run for each level of its trace, the reference.
@@ -180,30 +181,68 @@ fn launched(
     scratch: &Path,
     inputs: &Path,
     dump: &Path,
-) -> (Launch, Vec<(&'static str, bool)>, Vec<Finding>) {
+    readers: &dyn Readers,
+) -> (Ran, Vec<Finding>) {
+    let out = scratch.join("out.safetensors");
     let run = launcher.launch(&LaunchRequest {
         inputs: Some(inputs.to_owned()),
-        out: (!target.outputs.is_empty()).then(|| scratch.join("out.safetensors")),
+        out: (!target.outputs.is_empty()).then(|| out.clone()),
         dump: Some(dump.to_owned()),
         ..LaunchRequest::timed(target.default_setting())
     });
     let mut findings = vec![of_run(target, &run)];
-    let mut traced = Vec::new();
+    let mut ran = Ran::default();
+    if run.is_ok() && !target.outputs.is_empty() {
+        let read = readers.outputs(&out);
+        findings.push(of_file("outputs", &read, "each of `outputs:` is there"));
+        ran.outputs = read.err();
+    }
     for level in target.trace.iter().flat_map(|t| t.levels.keys()) {
+        let path = scratch.join(format!("{}.trace", level.as_str()));
         let launch = launcher.launch(&LaunchRequest {
             setting: target.default_setting(),
             inputs: Some(inputs.to_owned()),
-            trace: Some((*level, scratch.join(format!("{}.trace", level.as_str())))),
+            trace: Some((*level, path.clone())),
             ..LaunchRequest::default()
         });
-        let finding = of_launch(&format!("trace {}", level.as_str()), &launch, "traced");
-        traced.push((level.as_str(), launch.is_ok()));
+        let what = format!("trace {}", level.as_str());
+        let mut finding = of_launch(&what, &launch, "traced");
+        let mut read = Err(finding.found.clone());
+        if launch.is_ok() {
+            read = readers.trace(&path);
+            finding = of_file(&what, &read, "traced, and the trace reads");
+        }
         findings.push(finding);
+        if *level == TraceLevel::Coarse {
+            ran.coarse = Some(read);
+        }
     }
-    let right =
-        run.is_ok().then(|| launcher.reference(inputs, &scratch.join("reference.safetensors"))).flatten();
-    findings.extend(right.map(|launch| of_launch("reference", &launch, "computed")));
-    (run, traced, findings)
+    let right = scratch.join("reference.safetensors");
+    if let Some(launch) = run.is_ok().then(|| launcher.reference(inputs, &right)).flatten() {
+        findings.push(match launch.is_ok() {
+            true => of_file("reference", &readers.outputs(&right), "computed"),
+            false => of_launch("reference", &launch, "computed"),
+        });
+    }
+    ran.run = Some(run);
+    (ran, findings)
+}
+
+/// A file that a command left, as its reader found it.
+fn of_file(what: &str, read: &Result<(), String>, good: &str) -> Finding {
+    let found = read.as_ref().err().cloned().unwrap_or_else(|| good.to_owned());
+    Finding { what: what.to_owned(), state: FindingState::of(read.is_ok()), found, figures: Vec::new() }
+}
+
+/// The kernel that is studied and why it is that one, or why none is.
+fn of_kernel(studied: &Studied) -> Finding {
+    let (state, found) = match &studied.kernel {
+        Ok(which) => (FindingState::Ok, which.clone()),
+        // That tools are not installed says nothing of the file.
+        Err(why) if studied.no_tools => (FindingState::Refused, why.clone()),
+        Err(why) => (FindingState::Failed, why.clone()),
+    };
+    Finding { what: "kernel".into(), state, found, figures: Vec::new() }
 }
 
 /// What is not launched after a build that failed.
@@ -258,7 +297,7 @@ fn of_run(target: &Target, run: &Launch) -> Finding {
     finding
 }
 
-fn of_artifacts(target: &Target, found: &[artifacts::Artifact]) -> Vec<Finding> {
+fn of_artifacts(target: &Target, found: &[Artifact], studied: Option<&Studied>) -> Vec<Finding> {
     let finding = |ok, found| Finding {
         what: "machine code".into(),
         state: FindingState::of(ok),
@@ -269,6 +308,8 @@ fn of_artifacts(target: &Target, found: &[artifacts::Artifact]) -> Vec<Finding> 
     for artifact in found {
         let wrong = artifact.stale.as_ref().map(|why| format!(", STALE: {why}"));
         let wrong = wrong.or_else(|| artifacts::not_of_its_kind(artifact).map(|why| format!(", {why}")));
+        let broken = studied.and_then(|s| s.broken.iter().find(|(path, _)| *path == artifact.path));
+        let wrong = wrong.or_else(|| broken.map(|(_, why)| format!(", {why}")));
         let said =
             format!("{} {}{}", artifact.kind, artifact.path.display(), wrong.as_deref().unwrap_or_default());
         findings.push(finding(wrong.is_none(), said));
@@ -277,96 +318,4 @@ fn of_artifacts(target: &Target, found: &[artifacts::Artifact]) -> Vec<Finding> 
         findings.push(finding(false, format!("{} is not there after the build", path.display())));
     }
     findings
-}
-
-/// The machine code that is there.
-struct Code {
-    ptx: bool,
-    /// Cubins or listings.
-    code: bool,
-    /// Whether all of it may be another build's.
-    stale: bool,
-    /// Whether none of its kernels is the one that the file names.
-    lacks_kernel: bool,
-}
-
-fn abilities(
-    target: &Target,
-    run: Option<&Launch>,
-    code: &Code,
-    traced: &[(&str, bool)],
-    facts_lack: Option<&str>,
-) -> Vec<Ability> {
-    // A time is one, whatever became of the outputs.
-    let wrote = run.is_some_and(Launch::is_ok);
-    let lost = |r: &Launch| matches!(r.status, Status::OutputMissing { .. });
-    let timed = wrote || run.is_some_and(|r| lost(r) && !r.report.times_us.is_empty());
-    let coarse = traced.iter().any(|(level, ok)| *level == "coarse" && *ok);
-    let varied = target.knobs.iter().filter(|k| k.values.len() > 1).count();
-    let answer = |step, ready: bool, yes: &str, no: &str| {
-        let why = match (run.map(|r| &r.status), ready) {
-            (_, true) => yes.to_owned(),
-            (Some(Status::Refused { reason }), false) => format!("the run was refused here: {reason}"),
-            (Some(Status::Ok | Status::NoTime { .. } | Status::OutputMissing { .. }), false) => no.to_owned(),
-            (Some(failed), false) => format!("the run failed: {failed}; {no}"),
-            (None, false) => format!("not tried, since the build failed; {no}"),
-        };
-        Ability { step, ready, why }
-    };
-    // What the file itself does not give, no run would.
-    let lacks = |step, no: &str| Ability { step, ready: false, why: no.to_owned() };
-    let of_code = |step, there: bool, yes: &str, no: &str| {
-        let stale = if code.stale { ", which is STALE: what it says decides nothing" } else { "" };
-        match code.lacks_kernel && there {
-            true => lacks(step, "`kernel:` names none of the kernels in its machine code"),
-            false => answer(step, there, &format!("{yes}{stale}"), no),
-        }
-    };
-    let any_code = code.ptx || code.code;
-    let no_trace = "needs a `trace:` with a level `coarse` whose run writes KBT_TRACE_OUT";
-    let no_outputs = "needs `outputs:` and a run that writes them to KBT_OUT";
-    let no_sweep = "needs `knobs:` with more than one value and a run that prints its time";
-    vec![
-        match facts_lack {
-            // Whatever the run gives, facts that lack something are the file's own matter.
-            Some(lack) => Ability { step: Step::Triage, ready: false, why: format!("its facts lack {lack}") },
-            None => answer(
-                Step::Triage,
-                timed,
-                "facts and a time",
-                "needs a run that prints its time; without one there is an initial call and no diagnosis",
-            ),
-        },
-        of_code(
-            Step::Rates,
-            any_code,
-            "for the instructions in its machine code",
-            "needs PTX or a cubin: name them under build.artifacts, or let the build or the run write them to KBT_DUMP",
-        ),
-        match &target.trace {
-            Some(_) => answer(Step::Trace, coarse, "a coarse trace", no_trace),
-            None => lacks(Step::Trace, no_trace),
-        },
-        of_code(Step::Schedule, any_code, "from its machine code", "needs PTX, a cubin or a listing"),
-        of_code(
-            Step::Algebra,
-            code.ptx,
-            "lifted from its PTX",
-            "needs PTX: name it under build.artifacts or write it to KBT_DUMP",
-        ),
-        match (&target.handoff, varied) {
-            (_, 0) => lacks(Step::Handoff, no_sweep),
-            (Some(_), _) => answer(Step::Handoff, timed, "a sweep within the handoff's contract", no_sweep),
-            (None, _) => answer(
-                Step::Handoff,
-                timed,
-                "a sweep of its knobs; no `handoff:`, so no contract is checked",
-                no_sweep,
-            ),
-        },
-        match target.outputs.is_empty() {
-            true => lacks(Step::Validate, no_outputs),
-            false => answer(Step::Validate, wrote, "its saved outputs", no_outputs),
-        },
-    ]
 }

@@ -84,7 +84,7 @@ pub enum Status {
         /// What was looked for.
         looked_for: String,
     },
-    /// It ended well but printed a time that cannot be: not a number, infinite, 0 or less.
+    /// It ended well but printed a time that cannot be: not a number, infinite, 0 or less, or over an hour.
     BadTime {
         /// The first line that says so.
         line: String,
@@ -118,7 +118,7 @@ impl fmt::Display for Status {
             Self::OverMemory { limit_mb } => write!(f, "over {limit_mb} MB of memory, killed"),
             Self::NoTime { looked_for } => write!(f, "printed no time ({looked_for})"),
             Self::BadTime { line } => {
-                write!(f, "printed `{line}`, which is no time; accepted: a number above 0")
+                write!(f, "printed `{line}`, which is no time; accepted: a number above 0, of an hour at most")
             }
             Self::OutputMissing { path } => write!(f, "wrote no {}", path.display()),
             Self::OutOfTurn => f.write_str(

@@ -8,6 +8,9 @@ use crate::turn::{Gate, Mark};
 use regex::Regex;
 use std::sync::Arc;
 
+/// No launch takes longer.
+const HOUR_US: f64 = 3.6e9;
+
 /// The groups of a time pattern, with the microseconds in one of their unit.
 const UNITS: &[(&str, f64)] = &[("ns", 1e-3), ("us", 1.0), ("ms", 1e3), ("s", 1e6)];
 
@@ -110,7 +113,7 @@ impl LineReader {
 
     /// A launch that took no time, or one that is no number, was not timed: the process's other times are no better.
     fn time(&mut self, line: &str, us: Option<f64>) {
-        match us.filter(|us| is_positive(*us)) {
+        match us.filter(|us| is_positive(*us) && *us <= HOUR_US) {
             Some(us) => self.report.times_us.push(us),
             None => self.bad_time = self.bad_time.take().or_else(|| Some(line.chars().take(SHOWN).collect())),
         }

@@ -1,6 +1,9 @@
 //! What a check says of a run that is not whole, and of machine code with several kernels.
 #![allow(clippy::unwrap_used, reason = "a failed setup is a failed test")]
 
+mod readers;
+
+use kbt_evidence::Step;
 use kbt_target::check::{CheckReport, FindingState, check};
 use kbt_target::{ProcessLauncher, Target};
 use std::path::Path;
@@ -9,7 +12,8 @@ fn checked(folder: &Path, rest: &str) -> CheckReport {
     let text =
         format!("schema: kbt.target/1\nname: k\nknobs: [{{name: N, values: [1, 2], default: 1}}]\n{rest}\n");
     let target = Target::from_yaml(&text, "k.yaml", folder).unwrap();
-    check(&target, &ProcessLauncher::new(&target), &folder.join("scratch"), None).unwrap()
+    let fake = readers::Fake { nowhere: Some(Step::Handoff), ..readers::Fake::default() };
+    check(&target, &ProcessLauncher::new(&target), &folder.join("scratch"), &fake).unwrap()
 }
 
 fn said(report: &CheckReport, step: &str) -> (bool, String) {
@@ -23,7 +27,7 @@ fn a_run_with_a_time_and_no_outputs_is_timed_and_one_that_fails_says_how() {
     let report =
         checked(folder.path(), "outputs: [{name: y}]\nrun: {command: [sh, -c, 'echo kbt-time-us 5']}");
     assert_eq!(report.state(), FindingState::Failed);
-    assert!(said(&report, "triage").0 && said(&report, "handoff").0, "{report}");
+    assert!(said(&report, "triage").0, "{report}");
     assert_eq!(
         said(&report, "validate"),
         (false, "needs `outputs:` and a run that writes them to KBT_OUT".into())
@@ -36,29 +40,25 @@ fn a_run_with_a_time_and_no_outputs_is_timed_and_one_that_fails_says_how() {
 }
 
 #[test]
-fn of_several_kernels_the_check_names_each_and_a_kernel_that_is_none_of_them_is_not_ready() {
-    let folder = tempfile::tempdir().unwrap();
-    let ptx = ".version 8.8\n.target sm_90a\n.visible .entry scale(\n.param .u64 p)\n{ret;}\n.entry add_one()\n{ret;}\n";
-    std::fs::write(folder.path().join("k.ptx"), ptx).unwrap();
-    let rest = "run: {command: [sh, -c, 'echo kbt-time-us 5']}\nbuild: {command: [touch, k.ptx], artifacts: {ptx: [k.ptx]}}";
-    let kernel = |report: &CheckReport| {
-        report.findings.iter().find(|f| f.what == "kernel").map(|f| (f.state, f.found.clone())).unwrap()
-    };
-    let report = checked(folder.path(), rest);
-    let (state, found) = kernel(&report);
-    assert!(
-        state == FindingState::Ok && found.starts_with("2 kernels: add_one, scale; no `kernel:`"),
-        "{found}"
-    );
-    let report = checked(folder.path(), &format!("{rest}\nkernel: ^scale$"));
-    assert_eq!(kernel(&report), (FindingState::Ok, "scale is studied, which `kernel:` names".into()));
-    let report = checked(folder.path(), &format!("{rest}\nkernel: scael"));
-    assert_eq!(
-        kernel(&report),
-        (FindingState::Failed, "`kernel: scael` is none of the machine code's: add_one, scale".into())
-    );
-    for step in ["rates", "schedule", "algebra"] {
-        assert!(!said(&report, step).0, "{report}");
+fn what_cannot_be_read_is_not_ready_and_the_check_fails() {
+    for (word, state) in [("good", FindingState::Ok), ("bad", FindingState::Failed)] {
+        let folder = tempfile::tempdir().unwrap();
+        let rest = format!(
+            "outputs: [{{name: y}}]\ntrace: {{format: f, levels: {{coarse: {{}}}}}}\n\
+             build: {{command: [sh, -c, 'echo .version .target {word} > k.ptx'], artifacts: {{ptx: [k.ptx]}}}}\n\
+             run: {{command: [sh, -c, 'echo kbt-time-us 5; for f in $KBT_OUT $KBT_TRACE_OUT; do echo {word} > $f; done']}}"
+        );
+        let report = checked(folder.path(), &rest);
+        assert_eq!(report.state(), state, "{report}");
+        for step in ["rates", "schedule", "trace", "validate"] {
+            assert_eq!(said(&report, step).0, word == "good", "{step}: {report}");
+        }
+        for what in ["machine code", "kernel", "outputs", "trace coarse"] {
+            let of = |f: &&kbt_target::check::Finding| f.what == what;
+            assert_eq!(report.findings.iter().find(of).unwrap().state, state, "{what}: {report}");
+        }
+        assert_eq!(said(&report, "algebra").0, word == "good", "{report}");
+        assert_eq!(said(&report, "handoff"), (false, "a model".to_owned()));
     }
 }
 

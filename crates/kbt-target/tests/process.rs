@@ -1,8 +1,11 @@
 //! The process runner on real processes: shell scripts that end in every way a target can.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod readers;
+
 use kbt_target::check::FindingState;
 use kbt_target::{Launch, LaunchRequest, Launcher, ProcessLauncher, Setting, Status, Target, TraceLevel};
+use readers::Fake;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -40,6 +43,9 @@ fn every_ending_is_a_status_of_its_own() {
     ends("echo done", &Status::NoTime { looked_for: "lines `kbt-time-us N`".into() });
     let bad = |line: &str| Status::BadTime { line: line.into() };
     ends("echo kbt-time-us 5; echo kbt-time-us nan; echo kbt-time-us 0", &bad("kbt-time-us nan"));
+    ends("echo kbt-time-us 5; echo kbt-time-us 1e300", &bad("kbt-time-us 1e300"));
+    ends("echo kbt-time-us 3600000001", &bad("kbt-time-us 3600000001"));
+    ends("echo kbt-time-us 3600000000", &Status::Ok);
     ends("echo kbt-time-us -5; exit 7", &Status::Exit { code: 7 });
     assert!(bad("kbt-time-us 0").to_string().contains("`kbt-time-us 0`, which is no time; accepted"));
 }
@@ -207,7 +213,9 @@ fn a_check_says_what_the_ladder_can_do() {
     let extra = "outputs: [{name: y}]\ntrace: {format: kbt, levels: {coarse: {}}}\nfacts: {formula: y, shapes: {n: 1}}\n";
     let target = target(folder.path(), script, extra);
     let scratch = folder.path().join("scratch");
-    let report = kbt_target::check::check(&target, &ProcessLauncher::new(&target), &scratch, None).unwrap();
+    let report =
+        kbt_target::check::check(&target, &ProcessLauncher::new(&target), &scratch, &Fake::default())
+            .unwrap();
     let ready: Vec<(&str, bool)> = report.steps.iter().map(|a| (a.step.as_str(), a.ready)).collect();
     assert_eq!(
         ready,
@@ -231,7 +239,12 @@ fn a_check_says_what_the_ladder_can_do() {
     let text = "schema: kbt.target/1\nname: k\nrun: {command: [sh, -c, 'echo not here >&2; exit 3']}\n\
                 build: {command: [sh, -c, 'echo nothing > $KBT_DUMP/k.ptx; echo x > $KBT_DUMP/k.cubin']}\n";
     let target = Target::from_yaml(text, "k.yaml", folder.path()).unwrap();
-    let bare = kbt_target::check::check(&target, &ProcessLauncher::new(&target), &scratch.join("bare"), None);
+    let bare = kbt_target::check::check(
+        &target,
+        &ProcessLauncher::new(&target),
+        &scratch.join("bare"),
+        &Fake::default(),
+    );
     let text = bare.unwrap().to_string();
     for line in [
         "it is no PTX: it has no `.version` and `.target`",
@@ -255,11 +268,10 @@ fn after_a_failed_build_nothing_is_launched_and_the_check_says_so() {
                 trace: {format: kbt, levels: {coarse: {}}}\nreference: {command: [sh, -c, 'touch launched']}\n\
                 facts: {formula: y}\n";
     let target = Target::from_yaml(text, "k.yaml", folder.path()).unwrap();
-    std::fs::write(folder.path().join("old.ptx"), "of another build").unwrap();
+    std::fs::write(folder.path().join("old.ptx"), "bad, of another build").unwrap();
     let scratch = folder.path().join("scratch");
-    let report =
-        kbt_target::check::check(&target, &ProcessLauncher::new(&target), &scratch, Some("facts.operator"))
-            .unwrap();
+    let fake = Fake { lack: Some("facts.operator"), ..Fake::default() };
+    let report = kbt_target::check::check(&target, &ProcessLauncher::new(&target), &scratch, &fake).unwrap();
     assert!(!folder.path().join("launched").exists());
     assert_eq!(report.state(), FindingState::Failed);
     let states: Vec<(&str, FindingState)> =
@@ -271,7 +283,8 @@ fn after_a_failed_build_nothing_is_launched_and_the_check_says_so() {
             ("run", FindingState::NotTried),
             ("trace coarse", FindingState::NotTried),
             ("reference", FindingState::NotTried),
-            ("machine code", FindingState::Failed)
+            ("machine code", FindingState::Failed),
+            ("kernel", FindingState::Failed)
         ]
     );
     let text = report.to_string();

@@ -49,6 +49,13 @@ fn a_new_file_is_valid_has_its_knobs_uncommented_and_overwrites_nothing() {
     assert_eq!(code, Some(0), "{err}");
     let text = std::fs::read_to_string(dir.path().join("mine.yaml")).unwrap();
     assert!(text.lines().any(|l| l == "knobs:"));
+    for (file, at) in [("other.yaml", "/file"), ("-", "/text")] {
+        let (code, out, err) = kbt(dir.path(), &["target", "new", file, "--format", "json"]);
+        assert_eq!(code, Some(0), "{err}");
+        let told: Value = serde_json::from_str(&out).unwrap();
+        let expect = if file == "-" { text.as_str() } else { file };
+        assert_eq!((told.pointer(at), &told["schema"]), (Some(&expect.into()), &"kbt.target.new/1".into()));
+    }
     // Valid, though its program is not there.
     let (code, out, err) = kbt(dir.path(), &["target", "check", "mine.yaml"]);
     assert_eq!(code, Some(1), "{out}{err}");
@@ -111,7 +118,9 @@ fn a_check_where_the_command_refuses_is_exit_3_and_tells_the_build_its_target() 
     let ready = |step: &str| {
         report["steps"].as_array().unwrap().iter().any(|s| s["step"] == step && s["ready"] == true)
     };
-    assert!(ready("algebra") && !ready("triage"), "{report:#}");
+    // Without the CUDA tools nothing reads PTX: a run would refuse it too.
+    assert!(!ready("algebra") && !ready("rates") && !ready("triage"), "{report:#}");
+    assert!(report.to_string().contains("no CUDA tools"), "{report:#}");
 }
 
 #[test]
@@ -206,7 +215,7 @@ fn of_several_kernels_the_one_that_is_studied_is_named_with_the_others() {
         let adds = (0..n).map(|i| format!("/*{:04x}*/ FADD R0, R0, R0 ;\n", i * 16)).collect::<String>();
         format!("\t.section\t.text.{name},\"ax\",@progbits\n{adds}/*{:04x}*/ EXIT ;\n", n * 16)
     };
-    let headline = |rest: &str| {
+    let headline = |rest: &str, why: &str| {
         let dir = folder(&format!(
             "schema: kbt.target/1\nname: k\nbuild: {{command: [cp, in, k.sass], artifacts: {{sass: [k.sass]}}}}\nrun: {{command: [a]}}\n{rest}"
         ));
@@ -214,14 +223,116 @@ fn of_several_kernels_the_one_that_is_studied_is_named_with_the_others() {
         std::fs::write(dir.path().join("in"), listing).unwrap();
         let args = ["tune", "--target", "decay.yaml", "--device", "recorded:h200-sxm", "--out", "r"];
         let (code, _, err) = kbt(dir.path(), &args);
-        assert_eq!(code, Some(0), "{err}");
+        // Refused as a whole where no kernel is the one that is named: there are no facts either.
+        assert_eq!(code, Some(if rest.contains("scael") { 3 } else { 0 }), "{err}");
+        let args = ["target", "check", "decay.yaml", "--device", "recorded:h200-sxm"];
+        let (_, out, _) = kbt(dir.path(), &args);
+        assert!(out.contains(why), "{out}");
         step(dir.path(), "1-rates.json")["headline"].as_str().unwrap().to_owned()
     };
-    let told = headline("");
+    let told =
+        headline("", "kernel        reduce is studied, of 2 kernels the one with the most instructions");
     assert!(
         told.contains("reduce is studied, of 2 kernels the one with the most instructions: reduce, scale"),
         "{told}"
     );
-    let told = headline("kernel: scale\n");
+    let told = headline("kernel: scale\n", "kernel        scale is studied, which `kernel: scale` names");
     assert!(!told.contains("is studied"), "{told}");
+    let why = "FAILED   kernel        no machine code of a kernel like `scael` could be read; the kernels there are reduce, scale";
+    assert!(headline("kernel: scael\n", why).contains("no machine code of a kernel like `scael`"));
+}
+
+#[test]
+fn a_check_reads_machine_code_outputs_and_traces_as_a_run_would() {
+    let listing = "\t.target\tsm_100a\n\t.section\t.text.k,\"ax\",@progbits\n/*0000*/ EXIT ;\n";
+    let check = |rest: &str, device: &str| {
+        let dir = folder(&format!(
+            "schema: kbt.target/1\nname: k\nknobs: [{{name: N, values: [1, 2], default: 1}}]\noutputs: [{{name: y}}]\n{rest}"
+        ));
+        std::fs::write(dir.path().join("in"), listing).unwrap();
+        // One byte, `x`, as safetensors.
+        let header = r#"{"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#;
+        let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), b"0"].concat();
+        std::fs::write(dir.path().join("other"), bytes).unwrap();
+        let (code, out, err) = kbt(dir.path(), &["target", "check", "decay.yaml", "--device", device]);
+        assert_eq!(code, Some(1), "{out}{err}");
+        out
+    };
+    let run = |script: &str| {
+        format!(
+            "build: {{command: [cp, in, k.sass], artifacts: {{sass: [k.sass]}}}}\ntrace: {{format: kbt, levels: {{coarse: {{}}}}}}\n\
+             run: {{command: [sh, -c, 'echo kbt-time-us 5; {script}']}}"
+        )
+    };
+    let out = check(
+        &run("echo junk > ${KBT_TRACE_OUT:-/dev/null}; cp other ${KBT_OUT:-/dev/null}"),
+        "recorded:h200-sxm",
+    );
+    assert!(out.contains("it is sm_100a code, and the device is sm_90a"), "{out}");
+    for step in ["rates", "schedule", "trace", "validate"] {
+        assert!(out.contains(&format!("refused  {step}")), "{step}: {out}");
+    }
+    assert!(out.contains("`outputs:` lists `y`, but the file that was written holds `x`"), "{out}");
+    let trace = out.lines().find(|l| l.contains("trace coarse")).unwrap();
+    assert!(trace.contains("FAILED"), "{out}");
+    let out = check(
+        &run("echo junk > ${KBT_OUT:-/dev/null}; echo junk > ${KBT_TRACE_OUT:-/dev/null}"),
+        "model:sm_100a",
+    );
+    assert!(out.contains("ready    rates") && out.contains("FAILED   outputs"), "{out}");
+    // A run here says nothing of what a profile alone can do.
+    assert!(out.contains("refused  handoff   needs a live device, and profile sm_100a"), "{out}");
+}
+
+#[test]
+fn machine_code_that_was_cut_is_said_to_be() {
+    let Some(cuda) = std::env::var_os("KBT_CUDA").map(PathBuf::from).filter(|p| p.is_dir()) else {
+        eprintln!("KBT_CUDA is not set: cut machine code was not tried; `cargo xtask test` sets it");
+        return;
+    };
+    let whole = "sed s/TARGET/$KBT_ARCH/ decay.ptx > $KBT_DUMP/decay.ptx";
+    for (cut, says) in [
+        ("head -c 420 $KBT_DUMP/decay.ptx > cut; mv cut $KBT_DUMP/decay.ptx", "decay.ptx, ptxas "),
+        // Code that reads is no excuse for PTX that does not.
+        (
+            "head -c 420 $KBT_DUMP/decay.ptx > cut; mv cut $KBT_DUMP/decay.ptx; cp in $KBT_DUMP/decay.sass",
+            "decay.ptx, it is not whole: line ",
+        ),
+        ("printf \"\\177ELFxx\" > $KBT_DUMP/decay.cubin", "decay.cubin, "),
+    ] {
+        let dir = folder(&YAML.replace(whole, &format!("{whole}; {cut}")));
+        let listing = "\t.target\tsm_103a\n\t.section\t.text.decay,\"ax\",@progbits\n/*0000*/ EXIT ;\n";
+        std::fs::write(dir.path().join("in"), listing).unwrap();
+        let (code, out, err) =
+            run(dir.path(), &cuda, &["target", "check", "decay.yaml", "--device", "model:sm_103a"]);
+        assert_eq!(code, Some(1), "{out}{err}");
+        let failed = out.lines().find(|l| l.contains("FAILED   machine code")).unwrap_or_default();
+        assert!(out.contains(says) && !failed.is_empty(), "{out}");
+        // Only a cubin that is broken beside PTX that is whole leaves something to lift.
+        let lifts = cut.contains("cubin");
+        assert_eq!(out.contains("ready    algebra"), lifts, "{out}");
+    }
+}
+
+#[test]
+fn a_rolled_loop_of_arithmetic_leaves_no_memory_bound_call() {
+    let loop_of = |inner: &str| {
+        format!(
+            "\t.target\tsm_103a\n\t.section\t.text.k,\"ax\",@progbits\n/*0000*/ LDG.E R0, [R2] ;\n{inner}\
+             /*0030*/ STG.E [R4], R0 ;\n/*0040*/ EXIT ;\n"
+        )
+    };
+    let rolled = "/*0010*/ FFMA R0, R0, R0, 0.5 ;\n/*0020*/ @P0 BRA 0x10 ;\n";
+    let straight = "/*0010*/ FFMA R0, R0, R0, 0.5 ;\n/*0020*/ FFMA R0, R0, R0, 0.5 ;\n";
+    for (inner, says) in [(rolled, "no initial call"), (straight, "initial call memory-bound")] {
+        let dir = folder(&YAML.replace(
+            "[sh, -c, 'sed s/TARGET/$KBT_ARCH/ decay.ptx > $KBT_DUMP/decay.ptx']",
+            "[cp, in, k.sass], artifacts: {sass: [k.sass]}",
+        ));
+        std::fs::write(dir.path().join("in"), loop_of(inner)).unwrap();
+        let args = ["tune", "--target", "decay.yaml", "--device", "model:sm_103a", "--out", "r"];
+        let (code, out, err) = kbt(dir.path(), &args);
+        assert_eq!(code, Some(0), "{err}");
+        assert!(out.lines().next().unwrap().contains(&format!("live      {says}")), "{out}");
+    }
 }

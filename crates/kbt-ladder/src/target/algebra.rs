@@ -4,44 +4,52 @@ use super::TargetTuner;
 use super::found::CODE;
 use crate::steps::fatal;
 use crate::{StepFailure, StepOutput};
+use kbt_device::DeviceProfile;
 use kbt_evidence::{Standing, Verdict};
 use kbt_quant::lift::{Region, lift};
-use kbt_quant::outcome::{AlgebraOutcome, LiftError, lift_outcome};
+use kbt_quant::outcome::{AlgebraOutcome, LiftError, LiftOutcome, lift_outcome};
 use kbt_quant::rewrite::Limits;
 
 impl TargetTuner<'_> {
     pub(super) fn algebra(&mut self) -> Result<StepOutput, StepFailure> {
         let profile = self.profile()?;
         let found = self.found()?;
-        let refused = |reason: String| {
-            StepFailure::Refused {
-            reason,
-            needs: "PTX of the kernel: named under build.artifacts, or written to KBT_DUMP by the build or the run"
-                .into(),
-        }
-        };
         let code = self.code()?;
         let Some(ptx) = &code.ptx else {
             return Err(refused(format!("the target gives no PTX to lift from{}", found.because())));
         };
-        let module = kbt_ptx::parse(ptx).map_err(|e| refused(format!("the PTX does not read: {e}")))?;
-        let named = module.functions.iter().any(|f| f.name == code.function);
-        let functions = lift(&module, &|name| !named || name == code.function, &Region::default());
-        let lifted = match lift_outcome(&format!("{CODE}/*.ptx"), &functions, &profile, &Limits::default()) {
-            Ok(lifted) => lifted,
-            Err(LiftError::Missing(missing)) => {
-                return Err(StepFailure::Refused {
-                    reason: missing.to_string(),
-                    needs: missing.measure_with.clone(),
-                });
-            }
-            Err(error) => return Err(refused(error.to_string())),
-        };
+        let lifted = lifted(ptx, &code.function, &profile)?;
         let text = self.run.join(CODE).join("lift.txt");
         crate::rundir::write_atomic(&text, lifted.render_text().as_bytes()).map_err(fatal)?;
         let mut out = self.noted(&AlgebraOutcome::of_lift(lifted), code.ptx_stale.as_deref(), &[])?;
         out.verdicts = out.verdicts.into_iter().map(unproven).collect();
         Ok(out)
+    }
+}
+
+fn refused(reason: String) -> StepFailure {
+    StepFailure::Refused {
+        reason,
+        needs:
+            "PTX of the kernel: named under build.artifacts, or written to KBT_DUMP by the build or the run"
+                .into(),
+    }
+}
+
+/// The arithmetic of a kernel, lifted from its PTX and priced by a profile.
+pub(super) fn lifted(ptx: &str, function: &str, profile: &DeviceProfile) -> Result<LiftOutcome, StepFailure> {
+    let module = kbt_ptx::parse(ptx).map_err(|e| refused(format!("the PTX does not read: {e}")))?;
+    if let Some(cut) = module.ends_early() {
+        return Err(refused(format!("the PTX is not whole: {cut}")));
+    }
+    let named = module.functions.iter().any(|f| f.name == function);
+    let functions = lift(&module, &|name| !named || name == function, &Region::default());
+    match lift_outcome(&format!("{CODE}/*.ptx"), &functions, profile, &Limits::default()) {
+        Ok(lifted) => Ok(lifted),
+        Err(LiftError::Missing(missing)) => {
+            Err(StepFailure::Refused { reason: missing.to_string(), needs: missing.measure_with.clone() })
+        }
+        Err(error) => Err(refused(error.to_string())),
     }
 }
 

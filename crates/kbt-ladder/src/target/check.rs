@@ -1,9 +1,8 @@
 //! kbt-validate as a sweep's check: how a setting's outputs are held against the baseline's and the reference.
 
-use kbt_evidence::{Provenance, Step};
+use kbt_evidence::Provenance;
 use kbt_split::Spec;
 use kbt_split::record::{CheckOutcome, Correctness};
-use kbt_target::check::{CheckReport, Finding, FindingState};
 use kbt_target::{Change, ProcessLauncher, Setting, Target};
 use kbt_tensor::{ReadOptions, TensorFile};
 use kbt_validate::compare::{ChangeClass, Rules, Sides, compare};
@@ -116,28 +115,10 @@ impl Correctness for AgainstReference {
     }
 }
 
-/// Adds to what a check of a target found that the file `out`, which its run wrote, is not what `outputs:` promises.
-pub fn check_outputs(target: &Target, out: &Path, report: &mut CheckReport) {
-    if target.outputs.is_empty() || !out.is_file() {
-        return;
-    }
-    let lost = match TensorFile::open(out, &ReadOptions::default()) {
-        Ok(file) => target.lost_outputs(file.infos().map(|info| info.name.as_str())),
-        Err(problem) => Some(problem.to_string()),
-    };
-    let Some(found) = lost else { return };
-    for ability in report.steps.iter_mut().filter(|a| a.step == Step::Validate) {
-        (ability.ready, ability.why) = (false, found.clone());
-    }
-    let (what, state) = ("outputs".to_owned(), FindingState::Failed);
-    report.findings.push(Finding { what, state, found, figures: Vec::new() });
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use kbt_split::{Choice, Space};
-    use kbt_target::check::Ability;
     use kbt_tensor::{Dtype, Tensor, TensorSet};
 
     #[test]
@@ -187,18 +168,6 @@ mod tests {
         let checked =
             |saved: &Path, outputs: &Path| check.check(saved, outputs, &spec.space.points[0].setting);
         assert_eq!(checked(&whole, &whole), Ok(CheckOutcome::Bitwise));
-        let checked_by_hand = |out: &Path| {
-            let ability = Ability { step: Step::Validate, ready: true, why: "its saved outputs".to_owned() };
-            let (schema, target) = (kbt_target::check::SCHEMA.to_owned(), spec.target.name.clone());
-            let mut report = CheckReport { schema, target, findings: Vec::new(), steps: vec![ability] };
-            check_outputs(&spec.target, out, &mut report);
-            (report.state(), report.steps[0].ready, report.to_string())
-        };
-        let (state, ready, _) = checked_by_hand(&whole);
-        assert_eq!((state, ready), (FindingState::Ok, true));
-        let (state, ready, said) = checked_by_hand(&lost);
-        assert_eq!((state, ready), (FindingState::Failed, false));
-        assert!(said.contains("FAILED   outputs       `outputs:` lists `lse`"), "{said}");
         for saved in [&whole, &lost] {
             let statement = "`outputs:` lists `lse`, but the file that was written holds `o`, `x`".to_owned();
             assert_eq!(checked(saved, &lost), Ok(CheckOutcome::Wrong { statement }));

@@ -6,7 +6,7 @@ use kbt_device::DeviceProfile;
 use kbt_evidence::Provenance;
 use kbt_roofline::{FactSheet, OperatorKind};
 use kbt_sass::metrics::{Analysis, provenance};
-use kbt_sass::{Function, Interval, Listing, Unit, bound_of_function, bound_of_loop};
+use kbt_sass::{Function, Interval, Listing, LoopKind, Unit, bound_of_function, bound_of_loop};
 
 impl TargetTuner<'_> {
     /// The facts with the issue slots of an element, where the machine code is this build's and tells them.
@@ -29,10 +29,29 @@ impl TargetTuner<'_> {
         let implementation = sheet.implementation.get_or_insert_default();
         if implementation.issue_slots_per_element.is_none() {
             implementation.issue_slots_per_element = Some(slots * bytes);
+            implementation.uncounted_loop = code.kernel().and_then(arithmetic_alone);
             implementation.provenance = Some(known);
         }
         sheet
     }
+}
+
+/// A loop of floating-point arithmetic without an access to memory: neither the bytes nor one trip of it tell how much
+/// there is.
+fn arithmetic_alone(function: &Function) -> Option<String> {
+    const ARITHMETIC: &[&str] = &[
+        "FFMA", "FFMA2", "FADD", "FADD2", "FMUL", "FMUL2", "MUFU", "DFMA", "DADD", "DMUL", "HFMA2", "HADD2",
+        "HMUL2",
+    ];
+    const MEMORY: &[&str] = &["LD", "ST", "ATOM", "RED", "UBLKCP", "UTMA", "SYNCS", "UTC"];
+    let analysis = Analysis::new(function, &Unit::mufu(), &Unit::f2fp());
+    let found = analysis.loops.iter().enumerate().find(|(_, l)| {
+        let all = || l.body.indices().filter_map(|i| function.instructions.get(i)).map(|i| i.mnemonic());
+        l.kind == LoopKind::User
+            && all().any(|m| ARITHMETIC.contains(&m))
+            && !all().any(|m| MEMORY.iter().any(|of| m.starts_with(of)))
+    });
+    found.map(|(i, _)| analysis.loop_name(i).to_owned())
 }
 
 /// The bytes that a kernel stores for one element; only of operators that store one for each that they read.

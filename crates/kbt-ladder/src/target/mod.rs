@@ -14,6 +14,7 @@ mod handoff;
 mod issue;
 mod notes;
 mod rates;
+mod ready;
 mod same;
 mod schedule;
 mod sheet;
@@ -23,7 +24,7 @@ mod trace;
 mod triage;
 mod validate;
 
-pub use check::{AgainstReference, check_outputs};
+pub use check::AgainstReference;
 pub use sheet::{FactsError, check_facts, facts_lack};
 
 use crate::ladder::Progress;

@@ -290,8 +290,15 @@ fn best_budgets(regs: &RegsOutcome) -> Vec<String> {
             let cycles = |r: &kbt_sass::regs::RegsRow| {
                 r.predicted.as_ref().map_or_else(String::new, |p| format!(", {:.0} cycles a turn of {}", p.cycles, p.region))
             };
+            // Settings that nothing tells apart are no best.
+            let alike = regs.as_good_as(best);
+            let told = match alike.iter().any(|r| r.setting_registers == own.setting_registers) {
+                _ if alike.len() == 1 => "the best".to_owned(),
+                true => format!("as good as any of {}", alike.len()),
+                false => format!("better are any of {}, the nearest of them", alike.len()),
+            };
             Some(format!(
-                "register budgets {:?} (the kernel's own): {} bytes spilled{}; the best of {} settings that fit {} registers: \
+                "register budgets {:?} (the kernel's own): {} bytes spilled{}; {told} of {} settings that fit {} registers: \
                  {:?}, {} bytes{}",
                 own.setting_registers,
                 spilled(own),

@@ -43,16 +43,29 @@ pub(crate) fn against_memory(
     let ratio = issue.value / bytes.value;
     // A count that the measured time beats is no count of this launch.
     let beaten = accounts.time_us.as_ref().is_some_and(|t| issue.value > t.value * 1.1);
-    if initial.ridge.value <= initial.intensity.value || ratio <= NEAR_RIDGE || beaten {
+    // A time as short as that of the bytes settles the matter, and so do operations that somebody counted.
+    let stated = sheet.operator.as_ref().is_some_and(|o| o.flop_per_element.is_some());
+    let near = accounts.time_us.as_ref().is_some_and(|t| t.value <= NEAR_RIDGE * bytes.value);
+    let uncounted = sheet.implementation.as_ref().and_then(|i| i.uncounted_loop.as_ref());
+    let uncounted = uncounted.filter(|_| !stated && !near);
+    let few = ratio <= NEAR_RIDGE || beaten;
+    if initial.ridge.value <= initial.intensity.value || (few && uncounted.is_none()) {
         return None;
     }
-    Some(Contradiction {
-        what: format!(
+    let what = match uncounted {
+        Some(name) if few => format!(
+            "{name} of the machine code computes and moves nothing, and how often it runs for an element is not known: the {:.3} operations an element that are assumed may be far too few; state flop_per_element",
+            work.flop.value / elements as f64,
+        ),
+        _ => format!(
             "the machine code takes {slots:.0} issue slots an element: {:.1} us for {elements} elements at the device's issue rate, {ratio:.1} x the {:.1} us of their bytes; the fact sheet's {:.3} operations an element do not explain them",
             issue.value,
             bytes.value,
             work.flop.value / elements as f64,
         ),
+    };
+    Some(Contradiction {
+        what,
         figure: Figure::computed(
             ISSUE_OVER_BYTES,
             ratio,

@@ -61,6 +61,9 @@ section! {
         access_bytes_per_thread: f64,
         /// Issue slots that a thread takes for one element, counted in the machine code.
         issue_slots_per_element: f64,
+        /// A loop of the machine code that computes and moves nothing, so that how often it runs for one element is not
+        /// known; one trip of it is in the issue slots.
+        uncounted_loop: String,
         /// Host synchronisations within one timed call.
         host_syncs: f64,
     }

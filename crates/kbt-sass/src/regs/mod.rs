@@ -304,6 +304,9 @@ mod tests {
         assert!(found.render_text().contains("not monotonic"));
         let found = sweep(PTX, Arch::SM_90A, &Sweep::Cap(vec![32, 64, 80]), &Fake).unwrap();
         assert_eq!(found.not_monotonic, Vec::<String>::new());
+        let text = found.render_text();
+        assert!(text.starts_with("for k: any of 2 settings, the smallest 64 (maxnreg), no spills"), "{text}");
+        assert!(text.lines().any(|l| l.starts_with("= ") && l.contains(" 80 ")), "{text}");
         // The least of those that spill least.
         assert_eq!(found.rows.iter().find(|r| r.best).unwrap().setting_registers, [64]);
     }

@@ -171,6 +171,25 @@ impl RegsOutcome {
             .collect()
     }
 
+    /// The settings that neither spills nor predicted cycles tell from this one, itself among them.
+    #[must_use]
+    pub fn as_good_as(&self, row: &RegsRow) -> Vec<&RegsRow> {
+        let alike = |r: &&RegsRow| {
+            r.function == row.function
+                && r.unusable.is_none()
+                && (r.spill_bytes(), r.quarters()) == (row.spill_bytes(), row.quarters())
+        };
+        self.rows.iter().filter(alike).collect()
+    }
+
+    /// The row of the budgets that the kernel has as it is written; caps are none of its own.
+    #[must_use]
+    pub fn own(&self, function: &str) -> Option<&RegsRow> {
+        // Budgets of roles are tried from the kernel's own on.
+        let planned = self.plans.iter().any(|p| p.function == function);
+        self.rows.iter().find(|r| planned && r.function == function)
+    }
+
     /// The best setting of each kernel, then the sweep as a table with the best marked.
     #[must_use]
     pub fn render_text(&self) -> String {
@@ -181,7 +200,21 @@ impl RegsOutcome {
                 _ => format!("{} B spilled, {} B loaded back", row.spill_store_bytes, row.spill_load_bytes),
             };
             let (name, setting) = (&row.function, row.setting());
-            out += &format!("best for {name}: {setting} ({}), {spills}\n", self.swept);
+            let swept = &self.swept;
+            let told = match self.as_good_as(row).len() {
+                0 | 1 => format!("best for {name}: {setting} ({swept}), {spills}"),
+                n => {
+                    let first = match self.own(name) {
+                        None => "the smallest ",
+                        Some(own) if own.setting_registers == row.setting_registers => {
+                            "among them the kernel's own "
+                        }
+                        Some(_) => "the nearest to the kernel's own ",
+                    };
+                    format!("for {name}: any of {n} settings, {first}{setting} ({swept}), {spills}")
+                }
+            };
+            out += &format!("{told}\n");
         }
         let kernels: BTreeSet<&str> = self.rows.iter().map(|r| r.function.as_str()).collect();
         for name in kernels.into_iter().filter(|k| !self.rows.iter().any(|r| r.best && r.function == *k)) {
@@ -210,10 +243,18 @@ impl RegsOutcome {
         for row in rows {
             let cycles =
                 row.predicted.as_ref().map_or_else(|| "?".to_owned(), |p| format!("{:.0}", p.cycles));
+            let own = match self.own(&row.function) {
+                Some(own) if own.setting_registers == row.setting_registers => "  (the kernel's own setting)",
+                _ => "",
+            };
             let registers = row.registers.map_or_else(|| "?".to_owned(), |n| n.to_string());
             out += &format!(
-                "{} {:>14}  {registers:>9}  {:>12}  {:>8} B  {:>9} B  {:>5} B  {cycles:>12}  {}\n",
-                if row.best { "*" } else { " " },
+                "{} {:>14}  {registers:>9}  {:>12}  {:>8} B  {:>9} B  {:>5} B  {cycles:>12}  {}{own}\n",
+                match (row.best, self.as_good_as(row).iter().any(|r| r.best)) {
+                    (true, _) => "*",
+                    (false, true) => "=",
+                    (false, false) => " ",
+                },
                 row.setting(),
                 row.instructions,
                 row.spill_store_bytes,

@@ -15,5 +15,6 @@ pub(crate) mod tune;
 mod tune_args;
 pub(crate) mod validate;
 
-// For tune_args, which names it without the crate.
+// For tune_args and record_args, which name them without their crates.
+use crate::output::Format;
 use kbt_kernels::attention::PvMode;

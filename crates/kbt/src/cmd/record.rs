@@ -2,13 +2,14 @@
 
 pub(crate) use super::record_args::Args;
 use super::record_args::Command;
-use crate::output::{Failure, Outcome};
+use crate::output::{Failure, Outcome, print};
 use kbt_ladder::recording::{self, RecordingMeta};
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let Command::Import { runs, into, force } = args.command;
+    let Command::Import { runs, into, force, format } = args.command;
     let mut all = Vec::new();
     for path in &runs {
         all.extend(runs_in(path)?);
@@ -20,10 +21,18 @@ pub(crate) fn run(args: Args) -> Outcome {
     if into.file_name().is_none() {
         return Err(Failure::input(format!("--into {}: has no last part to name it by", into.display())));
     }
-    for path in recording::import(&all, &into, force)? {
-        crate::output::emit(&path.display().to_string())?;
-    }
+    let written = recording::import(&all, &into, force)?;
     let made = recording::Recording::load(&into)?;
+    let imported = Imported {
+        schema: "kbt.record.import/1",
+        recording: &into,
+        device: &made.meta.device,
+        keys: made.keys().into_iter().map(|k| k.to_string()).collect(),
+        files: &written,
+    };
+    print(format, &imported, |made| {
+        made.files.iter().map(|path| format!("{}\n", path.display())).collect::<String>()
+    })?;
     crate::output::tell!(
         "kbt: recording of {}: {}; use it with --device {}",
         made.meta.device,
@@ -31,6 +40,19 @@ pub(crate) fn run(args: Args) -> Outcome {
         if into.is_absolute() { into.display().to_string() } else { format!("./{}", into.display()) }
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// The recording that was made.
+#[derive(Serialize)]
+struct Imported<'a> {
+    schema: &'static str,
+    /// Its folder.
+    recording: &'a Path,
+    device: &'a str,
+    /// The pv modes and targets that it has runs of.
+    keys: Vec<String>,
+    /// The files that were written.
+    files: &'a [PathBuf],
 }
 
 /// The run that a path is, or the runs that its folder holds.

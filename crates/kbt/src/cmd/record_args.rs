@@ -1,5 +1,7 @@
-//! The arguments of `kbt record`. xtask reads this file too, so that its help needs no build of kbt.
+//! The arguments of `kbt record`. xtask reads this file too, so that its help needs no build of kbt; there a format is any
+//! text.
 
+use super::Format;
 use std::path::PathBuf;
 
 /// Make a recording of a real device out of finished runs.
@@ -24,5 +26,8 @@ pub(crate) enum Command {
         /// Replace runs of the same pv mode or target that the recording has.
         #[arg(long)]
         force: bool,
+        /// How the answer is printed: text or json.
+        #[arg(long, default_value = "text", hide_possible_values = true)]
+        format: Format,
     },
 }
