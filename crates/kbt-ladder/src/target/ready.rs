@@ -20,14 +20,14 @@ impl Readers for TargetTuner<'_> {
     }
 
     fn measurement(&self, step: Step) -> Replay {
-        let name = match self.backend {
+        let recording = match self.backend {
             Backend::Live(_) => return Replay::Live,
             Backend::Model(p) => {
                 return Replay::Nowhere(format!("needs a live device, and profile {} is none", p.name));
             }
-            Backend::Recorded(recording) => &recording.meta.name,
+            Backend::Recorded(recording) => recording,
         };
-        let Backend::Recorded(recording) = self.backend else { return Replay::Live };
+        let name = &recording.meta.name;
         let has = match step {
             Step::Triage => recording.file(&self.key(), FACTS_FILE).is_some(),
             _ => matches!(recording.step(&self.key(), step), Ok(Some(record)) if record.outcome.is_some()),

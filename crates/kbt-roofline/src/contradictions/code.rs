@@ -58,7 +58,7 @@ pub(crate) fn against_memory(
             work.flop.value / elements as f64,
         ),
         _ => format!(
-            "the machine code takes {slots:.0} issue slots an element: {:.1} us for {elements} elements at the device's issue rate, {ratio:.1} x the {:.1} us of their bytes; the fact sheet's {:.3} operations an element do not explain them",
+            "the machine code takes at least {slots:.0} issue slots an element: {:.1} us for {elements} elements at the device's issue rate, {ratio:.1} x the {:.1} us of their bytes; the fact sheet's {:.3} operations an element do not explain them",
             issue.value,
             bytes.value,
             work.flop.value / elements as f64,
