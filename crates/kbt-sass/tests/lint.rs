@@ -112,8 +112,10 @@ fn the_attention_kernels_handoff_is_read_at_every_split_and_nothing_else_is_foun
             assert_eq!((handoff.cover, handoff.by_address), (Some(Cover::Covered), true));
         }
     }
-    let registers = look(&attention(&tools, &kernels(), &[("TOPOLOGY", 1)]));
-    assert_eq!(registers, PtxLint::default());
+    for (mode, dim) in [(0, 128), (1, 128), (2, 128), (0, 64), (1, 64), (2, 64)] {
+        let knobs = [("TOPOLOGY", 1), ("PV_MODE", mode), ("HEAD_DIM", dim)];
+        assert_eq!(look(&attention(&tools, &kernels(), &knobs)), PtxLint::default(), "{knobs:?}");
+    }
 }
 
 #[test]

@@ -140,7 +140,7 @@ fn effect(index: usize, op: &Op<'_>, values: &Values<'_, '_>) -> Option<Effect> 
         "wgmma" if insn.has("mma_async") => matrix(op, values, 64),
         "tcgen05" if insn.has("mma") => matrix(op, values, 128),
         "tcgen05" if insn.has("cp") => {
-            Effect::AsyncRead(vec![descriptor(op, insn.operands.get(1)?, 128, values)])
+            Effect::AsyncRead(vec![descriptor(op, insn.operands.get(1)?, 128, None, values)])
         }
         "tcgen05" if insn.has("st") => Effect::TensorStore,
         "fence" if insn.has("proxy") && insn.modifiers().any(|m| m.starts_with("async")) => {
@@ -193,24 +193,58 @@ fn matrix(op: &Op<'_>, values: &Values<'_, '_>, rows: i64) -> Effect {
     let from_tensor_memory = op.insn.base() == "tcgen05" && a.is_some_and(|a| a.starts_with('['));
     let mut read = Vec::new();
     if let Some(a) = a.filter(|a| !a.starts_with('{') && !a.starts_with('[')) {
-        read.push(descriptor(op, a, rows, values));
+        read.push(descriptor(op, a, rows, transposed(op, 0), values));
     }
     if let Some(b) = b {
-        read.push(descriptor(op, b, n, values));
+        read.push(descriptor(op, b, n, transposed(op, 1), values));
     }
     if from_tensor_memory { Effect::TensorRead(read) } else { Effect::AsyncRead(read) }
 }
 
+/// Whether the first (0) or second (1) operand of a wgmma lies with its rows next to each other, from the immediates
+/// behind the scales; types of 8 bits have none, and none of tcgen05 is in the instruction.
+fn transposed(op: &Op<'_>, which: usize) -> Option<bool> {
+    let insn = op.insn;
+    // A sparse product has operands of its own between.
+    if insn.base() != "wgmma" || insn.has("sp") {
+        return None;
+    }
+    if !insn.modifiers().any(|m| matches!(m, "f16" | "bf16")) || insn.modifiers().any(|m| m.starts_with("e"))
+    {
+        return Some(false);
+    }
+    // An operand in registers has no such immediate.
+    let first_in_registers = insn.operands.get(1)?.starts_with('{');
+    let at = 6 + which.checked_sub(usize::from(first_in_registers))?;
+    match insn.operands.get(at)?.as_str() {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    }
+}
+
 /// What a matrix descriptor covers: 8-row groups at the stride, and blocks of 64 elements at the leading
-/// distance; the larger of the two majors.
-fn descriptor(op: &Op<'_>, operand: &str, rows: i64, values: &Values<'_, '_>) -> Region {
+/// distance; the larger of the two majors where it is not known which it is.
+fn descriptor(
+    op: &Op<'_>,
+    operand: &str,
+    rows: i64,
+    transposed: Option<bool>,
+    values: &Values<'_, '_>,
+) -> Region {
     let value = values.operand(op, operand);
     let Value::Matrix(_, at, fields) = value else { return Region::new(value, rows * 128) };
     let field = |shift: u32| i64::from((fields >> shift) as u16 & 0x3fff) * 16;
     let (leading, stride) = (field(16), field(32));
     let k_major = (rows / 8 - 1) * stride + 1024;
     let mn_major = (rows / 64 - 1).max(0) * leading + stride + 1024;
-    let bytes = if stride == 0 { rows * 128 } else { k_major.max(mn_major) };
+    // The blocks are those of the 128-byte swizzle.
+    let bytes = match transposed.filter(|_| fields >> 62 == 1) {
+        _ if stride == 0 => rows * 128,
+        Some(true) => mn_major,
+        Some(false) => k_major,
+        None => k_major.max(mn_major),
+    };
     // A swizzled operand's columns are anywhere in their 128-byte rows.
     let inside = if at.step() % 128 == 0 { at.lo.rem_euclid(128) } else { 0 };
     let mut region = Region::new(value, bytes);
@@ -265,6 +299,20 @@ mod tests {
         check(body, |found| {
             assert_eq!(found, [Effect::AsyncRead(vec![at(8192, 8192, 0, 8192), at(16384, 16384, 0, 16384)])]);
         });
+    }
+
+    #[test]
+    fn a_transposed_operand_covers_16_rows_of_each_block_of_64_elements() {
+        // Blocks 16384 bytes apart, 8-row groups 1024; the first operand in registers.
+        for (n, bytes) in [(64, 2048), (128, 16384 + 2048)] {
+            let body = format!(
+                "mov.u32 %r1, s;\nand.b32 %r3, %r1, 261120;\nshr.u32 %r4, %r3, 4;\ncvt.u64.u32 %rd1, %r4;\n\
+                 or.b64 %rd2, %rd1, {};\nwgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16 {{%f1}}, \
+                 {{%r5, %r6, %r7, %r8}}, %rd2, %p1, 1, 1, 1;",
+                (1_u64 << 62) | (64 << 32) | (1024 << 16)
+            );
+            check(&body, |found| assert_eq!(found, [Effect::AsyncRead(vec![at(0, 0, 0, bytes)])]));
+        }
     }
 
     #[test]
