@@ -9,6 +9,7 @@ a launch: fp8 wants V in e4m3, transposed and permuted, fp4 wants it on the NVFP
 
 import ctypes
 import math
+import os
 import struct
 import torch
 
@@ -21,6 +22,14 @@ def _check(status):
         text = ctypes.c_char_p()
         _cuda.cuGetErrorString(status, ctypes.byref(text))
         raise RuntimeError((text.value or b"unknown error").decode())
+
+
+def cubins(folder):
+    """The kernels of a folder; none is an error, not a table without rows."""
+    names = sorted(f for f in os.listdir(folder) if f.startswith("attention-") and f.endswith(".cubin"))
+    if not names:
+        raise SystemExit(f"{folder} holds no attention-MODE-WHAT.cubin; cubins.sh writes them")
+    return names
 
 
 class _Params(ctypes.Structure):
@@ -52,7 +61,7 @@ def _map(data_type, address, dims, strides, box):
 
 
 class Attention:
-    """One variant of the kernel, on the current device."""
+    """One variant of the kernel, on the current device. Its launches share the counters that hand out tiles: one stream at a time."""
 
     def __init__(self, cubin):
         torch.cuda.current_stream().synchronize()  # creates the context
@@ -77,7 +86,9 @@ class Attention:
         b, s, h, d = q.shape
         h_kv = k.shape[2]
         c = self.config
-        assert d == c["head_dim"] and h % h_kv == 0, (q.shape, k.shape, c)
+        assert d == c["head_dim"] and h % h_kv == 0 and k.shape == (b, s, h_kv, d), (q.shape, k.shape, c)
+        for t in (q, k):
+            assert t.dtype == torch.bfloat16 and t.stride(-1) == 1 and all(x % 8 == 0 for x in t.stride()[:-1]), (t.dtype, t.stride())
         o = torch.full((b, s, h, d), float("nan"), dtype=torch.bfloat16, device="cuda") if out is None else out
         lse = torch.full((b, h, s), float("nan"), device="cuda") if lse else None
 
@@ -122,7 +133,7 @@ def prepare_v_fp8(v):
     """[batch, seqlen, heads, head dim] to e4m3 [batch, heads, head dim, padded seqlen], keys permuted within groups of 16,
     and one factor a (batch, head)."""
     b, s, h, d = v.shape
-    scale = v.float().abs().amax(dim=(1, 3)) / 448.0
+    scale = v.float().abs().amax(dim=(1, 3)).clamp_min(1e-30) / 448.0
     t = (v.float() / scale[:, None, :, None]).permute(0, 2, 3, 1)
     t = torch.nn.functional.pad(t, (0, -s % 16))
     position = torch.arange(16)

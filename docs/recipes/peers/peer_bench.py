@@ -13,10 +13,11 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from kbt_attention import Attention, prepare_v
+from kbt_attention import Attention, cubins, prepare_v
 
 SHAPES = {
     "d128": [(4, 4096, 16, 128, c) for c in (False, True)]
@@ -84,12 +85,14 @@ def main():
     parser.add_argument("--cooldown-ms", type=float, default=5.0)
     parser.add_argument("--json")
     args = parser.parse_args()
-    names = sorted(f for f in os.listdir(args.folder) if f.startswith("attention-") and f.endswith(".cubin"))
+    names = cubins(args.folder)
     kernels = [(f[len("attention-") : -len(".cubin")], f.split("-")[1], Attention(os.path.join(args.folder, f))) for f in names]
     fa3 = flash_attention_3()
+    # A file, not a pipe: nobody reads it before the end.
+    sampled = tempfile.TemporaryFile("w+")
     sampler = subprocess.Popen(
         ["nvidia-smi", "--query-gpu=clocks.sm,power.draw.instant,clocks_event_reasons.active", "--format=csv,noheader,nounits", "-lms", "50"],
-        stdout=subprocess.PIPE, text=True,
+        stdout=sampled,
     )
     results = []
     for b, s, h, d, causal in SHAPES[args.shapes]:
@@ -109,13 +112,21 @@ def main():
         for name, t in times.items():
             low, median, high = statistics.quantiles(t, n=4)
             tflops = flop / median / 1e9
-            print(f"    {name:28} {tflops:6.0f} TFLOP/s  {tflops / peer:5.3f} of the faster bf16 peer  spread {100 * (high - low) / median:4.1f} %")
+            beside = ""
+            if "fp8" in name and name != "FA3 fp8" and "FA3 fp8" in times:
+                beside = f"  {statistics.median(times['FA3 fp8']) / median:5.3f} of FA3 fp8"
+            print(
+                f"    {name:28} {tflops:6.0f} TFLOP/s  {tflops / peer:5.3f} of the faster bf16 peer  "
+                f"spread {100 * (high - low) / median:4.1f} %{beside}"
+            )
             results.append(dict(batch=b, seqlen=s, heads=h, head_dim=d, causal=causal, candidate=name, tflops=tflops, ratio=tflops / peer,
                                 median_ms=median, quartiles_ms=[low, high], times_ms=t))
         sys.stdout.flush()
     sampler.terminate()
-    lines = [line.split(", ") for line in sampler.stdout.read().splitlines()]
-    busy = [x for x in lines if len(x) == 3 and float(x[1]) > 200]
+    sampler.wait()
+    sampled.seek(0)
+    lines = [line.split(", ") for line in sampled.read().splitlines()]
+    busy = [x for x in lines if len(x) == 3 and x[1].replace(".", "").isdigit() and float(x[1]) > 200]
     if busy:
         clocks, watts = (sorted(float(x[i]) for x in busy) for i in (0, 1))
         capped = sum(int(x[2].strip(), 16) & 0x4 != 0 for x in busy)

@@ -9,13 +9,13 @@ import os
 import sys
 import torch
 from inputs import make
-from kbt_attention import Attention, prepare_v
+from kbt_attention import Attention, cubins, prepare_v
 
 
 def main():
     folder, small = sys.argv[1], "--once" in sys.argv[2:]
     bad = 0
-    for name in sorted(f for f in os.listdir(folder) if f.startswith("attention-") and f.endswith(".cubin")):
+    for name in cubins(folder):
         kernel = Attention(os.path.join(folder, name))
         d, mode = kernel.config["head_dim"], name.split("-")[1]
         if small:

@@ -245,11 +245,17 @@ mod tests {
         let p = inputs.prepare_v(&SHAPE, PvMode::Fp8).unwrap();
         assert_eq!((p.row_bytes, p.bytes.len()), (48, 2 * 128 * 48));
         let scale = p.scale.unwrap();
-        // Position 6 = 4*1 + 2 holds key 2 + 0 + 8 = 10.
-        for column in [0, 5, 127] {
-            let got = Format::E4m3.decode(p.bytes[column * 48 + 6].into()) * scale[0];
-            let want = v[10 * 128 + column];
-            assert!((got - want).abs() <= want.abs() / 16.0 + scale[0] / 512.0, "{got} {want}");
+        // The keys of a group's 16 positions: those that one thread of a quad has of P, in its order.
+        let keys = [0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15];
+        for (position, key) in keys.into_iter().enumerate() {
+            for column in [0, 5, 127] {
+                let got = Format::E4m3.decode(p.bytes[column * 48 + 16 + position].into()) * scale[0];
+                let want = v[(16 + key) * 128 + column];
+                assert!(
+                    (got - want).abs() <= want.abs() / 16.0 + scale[0] / 512.0,
+                    "{position}: {got} {want}"
+                );
+            }
         }
         assert_eq!(p.bytes[47], 0, "keys beyond the sequence are zero");
     }

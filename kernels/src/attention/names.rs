@@ -136,4 +136,39 @@ mod tests {
         let info = trace_names(&Knobs { trace: TraceLevel::Coarse, ..knobs }, Some(1980.0)).unwrap();
         assert_eq!((info.roles.len(), info.barriers.len()), (4, 14));
     }
+
+    #[test]
+    fn each_barrier_is_released_by_the_role_that_arrives_and_waited_for_by_the_other() {
+        let knobs = Knobs { trace: TraceLevel::Coarse, ..Knobs::plain(PvMode::Bf16) };
+        let info = trace_names(&knobs, None).unwrap();
+        let mut edges: Vec<String> = (info.edges.iter())
+            .map(|e| {
+                let from = match e.arriving {
+                    Releaser::Role(role) => info.roles[role].name.as_str(),
+                    _ => "TMA",
+                };
+                let to = info.roles[e.waiting].name.as_str();
+                format!("{from} > {} > {to}", info.barriers[usize::from(e.barrier)].name)
+            })
+            .collect();
+        edges.sort();
+        let mut expected = vec!["TMA > V full > PV".to_owned(), "PV > V empty > Load".to_owned()];
+        for n in 0..2 {
+            let softmax = format!("Softmax{n}");
+            for (from, barrier, to) in [
+                ("TMA", "Q full".to_owned(), &*softmax),
+                (&softmax, "Q empty".to_owned(), "Load"),
+                ("TMA", "K full".to_owned(), &softmax),
+                (&softmax, "K empty".to_owned(), "Load"),
+                (&softmax, format!("P first {n}"), "PV"),
+                (&softmax, format!("P rest {n}"), "PV"),
+                ("PV", format!("P empty {n}"), &softmax),
+                (&softmax, format!("row sum {n}"), "PV"),
+            ] {
+                expected.push(format!("{from} > {barrier} > {to}"));
+            }
+        }
+        expected.sort();
+        assert_eq!(edges, expected);
+    }
 }

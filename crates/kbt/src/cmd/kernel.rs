@@ -153,6 +153,9 @@ pub(crate) fn run(args: Args) -> Outcome {
     match args.command {
         Command::Run { kernel: Kernel::Attention(args) } => attention(&args),
         Command::Compile { kernel: Compiled::Attention { headdim, out, ptx } } => {
+            if ptx.as_ref() == Some(&out) {
+                return Err(Failure::input(format!("--out and --ptx are one file, {}", out.display())));
+            }
             let built = build(&knobs(&headdim)?)?;
             write(&out, &built.cubin)?;
             if let Some(path) = ptx {
@@ -177,11 +180,10 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
 }
 
+/// A scale, which the kernel takes in f32.
 fn positive(text: &str) -> Result<f64, String> {
-    text.parse()
-        .ok()
-        .filter(|x: &f64| x.is_finite() && *x > 0.0)
-        .ok_or_else(|| "expected a positive number".to_owned())
+    let fits = |x: &f64| (1e-30..=1e30).contains(x);
+    text.parse().ok().filter(fits).ok_or_else(|| "expected a number from 1e-30 to 1e30".to_owned())
 }
 
 fn variable(name: &str) -> Option<String> {

@@ -86,6 +86,8 @@ fn settings_with_one_machine_code_are_one_variant() {
     assert_eq!(fused.canonical().quant_form, QuantForm::Log2);
     let fp4 = [("KBT_PV_MODE", "fp4"), ("KBT_QUANT_FORM", "log2"), ("KBT_EXP2_EIGHTHS", "2")];
     assert_eq!(read(&fp4).unwrap().without_effect(), ["KBT_EXP2_EIGHTHS"]);
+    let in_registers = read(&[("KBT_TOPOLOGY", "registers"), ("KBT_CHUNKS", "8")]).unwrap();
+    assert_eq!(in_registers.without_effect(), ["KBT_CHUNKS"]);
 }
 
 #[test]
