@@ -43,6 +43,7 @@ mod same;
 mod sheet;
 mod signals;
 mod stated;
+mod topics;
 mod traced;
 mod triage;
 mod validation;

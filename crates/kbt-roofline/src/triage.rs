@@ -3,7 +3,7 @@
 use crate::bounds::{self, Accounts};
 use crate::ceilings::{Ceilings, RoofKind, is_firm};
 use crate::facts::FactSheet;
-use crate::intake::{self, Scope};
+use crate::intake;
 use crate::matrix;
 use crate::order;
 use crate::outcome::{Call, ExperimentResult, Fact, InitialCall, Resource, SCHEMA, Status, TriageOutcome};
@@ -11,6 +11,7 @@ use crate::outputs;
 use crate::published::same_device;
 use crate::sheet::SheetError;
 use crate::signals::{self, Signal, Signals};
+use crate::topics::{self, Scope};
 use crate::work::{self, Work};
 use crate::{checks, contradictions, experiments, picture, predict};
 use kbt_evidence::{Figure, Unit};
@@ -48,7 +49,7 @@ pub fn triage(
     results: &[(ExperimentResult, String)],
 ) -> Result<TriageOutcome, SheetError> {
     let mut outcome = empty(sheet, ceilings);
-    match intake::scope(sheet) {
+    match topics::scope(sheet) {
         Scope::Other(topic) => {
             outcome.status = Status::OutOfScope;
             let rest = if sheet.operator.is_some() {
