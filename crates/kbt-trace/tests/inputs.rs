@@ -234,7 +234,8 @@ fn periods_below_the_clocks_step_are_refused_with_what_follows_from_them() {
     let events: Vec<_> = (0..40)
         .map(|i| json!({"ph": "X", "pid": 0, "tid": "MMA", "ts": i * 32, "dur": 0, "name": "wait P"}))
         .collect();
-    let mhz = ReadOptions { clock_mhz: Some(1000.0), ..ReadOptions::default() };
+    let unit = Some(kbt_trace::Unit::Nanoseconds);
+    let mhz = ReadOptions { clock_mhz: Some(1000.0), unit, ..ReadOptions::default() };
     let outcome = read(&serde_json::to_vec(&events).unwrap(), &mhz).unwrap();
     let role = &outcome.roles[0];
     assert_eq!((role.period_cycles, role.busy_cycles, role.slack_cycles), (None, None, None));

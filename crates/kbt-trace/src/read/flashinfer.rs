@@ -82,9 +82,9 @@ struct TimerStep {
 
 /// Gaps of so many lengths have no factor in common but the timer's step: were that a half of the factor, all of them
 /// would be even by a chance of at most 2^-8.
-const TELLING_GAPS: usize = 8;
+pub(super) const TELLING_GAPS: usize = 8;
 /// The step of the timer in the GPUs that FlashInfer's profiler is written for.
-const USUAL_STEP_NS: u64 = 32;
+pub(super) const USUAL_STEP_NS: u64 = 32;
 
 impl TimerStep {
     fn gap(&mut self, ns: u64) {

@@ -48,10 +48,38 @@ fn the_unit_is_deduced_and_said() {
     assert_eq!(us.role("Softmax").unwrap().period_cycles.unwrap().median, 1984.0);
     assert_eq!(us.trace.quantum_cycles, 64.0, "a 32 ns timer");
     assert!(said(&us).contains("microseconds"), "{}", said(&us));
-    let ns = read(&whole(&spans(1.0)), &mhz(2000.0));
-    assert_eq!(ns.role("Softmax").unwrap().period_cycles.unwrap().median, 1984.0);
+    let ns = read(&waits(20, |step| (step * 992, 192 + 32 * (step % 8))), &mhz(2000.0));
+    assert_eq!(ns.roles[0].period_cycles.unwrap().median, 1984.0);
     assert!(said(&ns).contains("nanoseconds in the us field"), "{}", said(&ns));
     assert_eq!(problem(&us, ProblemKind::Ignored), 1, "the counter");
+}
+
+/// Waits in whole numbers: of each the begin and the length.
+fn waits(steps: u64, of: impl Fn(u64) -> (u64, u64)) -> serde_json::Value {
+    let wait = |(ts, dur)| json!({"ph": "X", "pid": 0, "tid": 0, "ts": ts, "dur": dur, "name": "wait"});
+    json!((0..steps).map(of).map(wait).collect::<Vec<_>>())
+}
+
+#[test]
+fn a_few_or_regular_multiples_of_32_may_be_microseconds_and_are_refused_until_told() {
+    let few = waits(6, |step| (step * 992, 192 + 32 * step));
+    let regular = waits(40, |step| (step * 1600, 800));
+    let schedule = waits(40, |step| (step * 64_000, 1600 * (step % 10 + 1)));
+    let epoch = 1_764_000_000_000_000_000_u64 / 1600 * 1600;
+    let absolute = waits(40, |step| (epoch + step * 64_000, 1600 * (step % 10 + 1)));
+    for (file, found) in [
+        (waits(1, |_| (0, 64)), "1 distinct lengths, all of them multiples of 64"),
+        (few, "7 distinct lengths, all of them multiples of 32"),
+        (regular, "2 distinct lengths, all of them multiples of 800"),
+        (schedule, "11 distinct lengths, all of them multiples of 1600"),
+        (absolute, "11 distinct lengths, all of them multiples of 1600"),
+    ] {
+        let message = error(&serde_json::to_vec(&file).unwrap(), &mhz(2000.0));
+        assert!(message.contains(found) && message.contains("--unit us"), "{message}");
+    }
+    let told = ReadOptions { unit: Some(Unit::Microseconds), ..mhz(2000.0) };
+    let regular = read(&waits(40, |step| (step * 1600, 800)), &told);
+    assert_eq!(regular.roles[0].period_cycles.unwrap().median, 3_200_000.0);
 }
 
 #[test]
@@ -80,12 +108,10 @@ fn protons_fake_gigahertz_gives_back_its_cycles() {
 #[test]
 fn absolute_nanoseconds_beyond_a_floats_precision_keep_their_digits() {
     let base = 1_764_000_000_000_000_000_u64 / 32 * 32;
-    let events: Vec<_> = (0..20)
-        .map(|i| json!({"ph": "X", "pid": 0, "tid": 0, "ts": base + i * 96, "dur": 64, "name": "wait"}))
-        .collect();
-    let outcome = read(&json!(events), &mhz(1000.0));
+    let file = waits(20, |step| (base + step * 992, 32 * (step % 8 + 8)));
+    let outcome = read(&file, &mhz(1000.0));
     let period = outcome.roles[0].period_cycles.unwrap();
-    assert_eq!((period.p10, period.p90), (96.0, 96.0));
+    assert_eq!((period.p10, period.p90), (992.0, 992.0));
 }
 
 #[test]

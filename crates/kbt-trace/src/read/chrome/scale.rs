@@ -1,9 +1,11 @@
 //! What a Chrome file's time stamps are: the format says microseconds, real writers put nanoseconds or cycles there.
 
 use super::Record;
+use crate::read::flashinfer::{TELLING_GAPS, USUAL_STEP_NS, gcd};
 use crate::read::{CHROME_CYCLES, CHROME_MHZ, ReadOptions, Unit};
 use crate::{Clock, TraceError};
 use serde_json::{Number, Value};
+use std::collections::BTreeSet;
 
 /// What a time stamp is in ticks of the trace's clock.
 pub(super) struct Scale {
@@ -112,9 +114,19 @@ pub(super) fn scale(
         return scale(cycles, 1000.0, "written by Proton: cycles at an assumed 1 GHz, so cycles / 1000");
     }
     match (integral, spread && steps_by_32(1.0)) {
-        (true, true) => {
-            scale(nanoseconds(1.0), 1.0, "all stamps are multiples of 32: nanoseconds in the us field")
-        }
+        (true, true) => match Lengths::of(records, span) {
+            lengths if lengths.are_a_timers() => {
+                scale(nanoseconds(1.0), 1.0, "all stamps are multiples of 32: nanoseconds in the us field")
+            }
+            Lengths { distinct, factor } => Err(TraceError::Unit {
+                name: name.to_owned(),
+                why: format!(
+                    "all stamps are multiples of 32, as those of a timer in nanoseconds are, but {distinct} distinct \
+                     lengths, all of them multiples of {factor}, do not tell that from microseconds or cycles; at least \
+                     {TELLING_GAPS} whose only common factor is {USUAL_STEP_NS} would"
+                ),
+            }),
+        },
         (true, false) => Err(TraceError::Unit {
             name: name.to_owned(),
             why: "all stamps are whole numbers, which are microseconds, nanoseconds or cycles alike".into(),
@@ -122,6 +134,37 @@ pub(super) fn scale(
         (false, _) => {
             scale(nanoseconds(1000.0), 1000.0, "stamps have fractions: microseconds, as the format says")
         }
+    }
+}
+
+/// The times between neighbouring stamps, and the lengths of spans.
+struct Lengths {
+    /// Different ones, of those that are not 0.
+    distinct: usize,
+    /// What all of them are multiples of.
+    factor: u64,
+}
+
+impl Lengths {
+    fn of(records: &[Record], span: Plausible) -> Self {
+        // Absolute nanoseconds lose their last bits in a float.
+        let whole = |number: &Number| number.as_i128().or_else(|| number.as_f64().map(|v| v as i128));
+        let timed = || records.iter().filter(|r| r.ph != "M");
+        let near = |number: &&Number| number.as_f64().is_some_and(|v| span.stamp(v));
+        let mut stamps: Vec<_> =
+            timed().filter_map(|r| r.ts.as_ref().filter(near)).filter_map(whole).collect();
+        stamps.sort_unstable();
+        let gaps = stamps.windows(2).map(|pair| pair[1] - pair[0]);
+        let spans = timed().filter_map(|r| whole(r.dur.as_ref()?));
+        let lengths = gaps.chain(spans).filter(|length| (1..=LONGEST as i128).contains(length));
+        let distinct: BTreeSet<_> = lengths.map(|length| length as u64).collect();
+        Self { factor: distinct.iter().fold(0, |all, length| gcd(all, *length)), distinct: distinct.len() }
+    }
+
+    /// Whether nothing but a timer's step explains them: a schedule in microseconds may be regular too, but has few
+    /// lengths, or a factor of its own.
+    fn are_a_timers(&self) -> bool {
+        self.distinct >= TELLING_GAPS && self.factor == USUAL_STEP_NS
     }
 }
 
