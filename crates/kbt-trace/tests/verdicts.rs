@@ -173,3 +173,44 @@ fn the_gate_holds_the_upper_end_of_the_cost_against_the_limit() {
     let Absolute::Refused { reason } = outcome.absolute else { panic!("{:?}", outcome.absolute) };
     assert!(reason.contains("at most 7.00 %"), "{reason}");
 }
+
+#[test]
+fn a_detail_trace_states_no_pace() {
+    let outcome = judged(&info(Level::Detail), &pipeline(0, 30, 0));
+    let Critical::Unknown { reason } = &outcome.critical else { panic!("{:?}", outcome.critical) };
+    assert!(reason.contains("level detail") && reason.contains("level coarse"), "{reason}");
+    assert!(outcome.headline().contains("pace unknown: refused at level detail"), "{}", outcome.headline());
+    let coarse = judged(&info(Level::Coarse), &pipeline(0, 30, 0));
+    assert!(matches!(coarse.critical, Critical::Roles { .. }), "{:?}", coarse.critical);
+}
+
+#[test]
+fn of_a_barriers_releasers_the_one_with_the_least_slack_is_followed() {
+    // Softmax waits least, for P·V or Load, and each of these for hardware: no role is critical by itself.
+    let mut info = info(Level::Coarse);
+    let waits_for = [P_EMPTY, P_FULL, K_FULL];
+    for (role, barrier) in info.roles.iter_mut().zip(waits_for) {
+        role.step = StepRule::Wait(barrier as u16);
+    }
+    let edge = |barrier, arriving, waiting| Edge { barrier, arriving, waiting };
+    let hardware = || Releaser::Hardware { issuer: None };
+    info.edges = vec![
+        edge(1, Releaser::Role(1), 0),
+        edge(1, Releaser::Role(2), 0),
+        edge(0, hardware(), 1),
+        edge(2, hardware(), 2),
+    ];
+    for (pv, load, followed) in [(300, 400, "PV"), (400, 300, "Load")] {
+        let lane = |role: usize, blocked: u64| {
+            let wait = |step: u64| {
+                let at = 500 + step * 1000;
+                let on = waits_for[role];
+                [(b::KBT_TRACE_WAIT_BEGIN, on, at), (b::KBT_TRACE_WAIT_END, on, at + blocked)]
+            };
+            ring(0, role as u32, 0, &(0..30).flat_map(wait).collect::<Vec<_>>(), 33_000)
+        };
+        let outcome = judged(&info, &[lane(0, 250), lane(1, pv), lane(2, load)]);
+        let Critical::Hardware { role, .. } = &outcome.critical else { panic!("{:?}", outcome.critical) };
+        assert_eq!(role, followed);
+    }
+}

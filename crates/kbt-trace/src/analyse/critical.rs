@@ -1,9 +1,11 @@
 //! What sets the pace: follow the longest waits to whoever releases them.
 //!
 //! A role is critical if its slack is less than [`CRITICAL_PERCENT`] of its period: it could not do more and keep
-//! the pace. Where a role has steps and no known slack, nothing is said. If there is none, the walk starts at the role with the least slack and goes from each role along its
-//! longest wait to the role that releases it; it ends in a circle, at the hardware, or where no edge is known.
+//! the pace. Where a role has steps and no known slack, or the trace is of level detail, nothing is said.
+//! If there is none, the walk starts at the role with the least slack and goes from each role along its longest wait to
+//! the role that releases it; it ends in a circle, at the hardware, or where no edge is known.
 
+use crate::Level;
 use crate::outcome::{Critical, RoleStats, WaitStats};
 
 /// A role with less slack than this part of its period sets the pace.
@@ -15,8 +17,11 @@ pub(crate) fn slack_percent(role: &RoleStats) -> Option<f64> {
     role.slack_cycles.map(|slack| 100.0 * slack / period)
 }
 
-pub(super) fn find(roles: &[RoleStats]) -> Critical {
+pub(super) fn find(roles: &[RoleStats], level: Option<Level>) -> Critical {
     let unknown = |reason: &str| Critical::Unknown { reason: reason.into() };
+    if level == Some(Level::Detail) {
+        return unknown("refused at level detail, where another role can set it; record at level coarse");
+    }
     let with_slack: Vec<_> = roles.iter().filter_map(|r| Some((r, slack_percent(r)?))).collect();
     if with_slack.is_empty() {
         return unknown(

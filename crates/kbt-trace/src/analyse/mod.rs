@@ -157,7 +157,7 @@ fn finish(
         problems.add(ProblemKind::NoArrivals, None, 1, String::new);
     }
     let ring_stats = all.rings.finish(rings, info, &scale, &mut problems);
-    let critical = critical::find(&roles);
+    let critical = critical::find(&roles, info.level);
     let handoff = handoff::find(&all.roles, info, &scale);
     let provenance = options.provenance.clone().unwrap_or_else(|| provenance(info, &options.name));
     let clean = options.clean.as_ref().map(|c| clean_step(c, &roles, &provenance)).transpose()?;
