@@ -204,7 +204,7 @@ fn a_ring_with_a_gap_and_no_sound_part_is_refused() {
     rings[0].records[15 * 7].tag = kbt_trace::kbt::tag(9, 0, 0);
     rings[0].header.total += 9;
     rings[1].header.closed = 0;
-    let outcome = outcome(&file(&info(Level::Coarse), 1024, &rings));
+    let outcome = outcome(&file(&info(Level::Coarse), rings[0].records.len() as u32, &rings));
     assert_eq!(outcome.rings, []);
     let said = outcome.problems.iter().find(|p| p.kind == ProblemKind::RingContradicts).unwrap();
     assert!(said.says.contains("where Softmax has records missing, and too few left"), "{said}");

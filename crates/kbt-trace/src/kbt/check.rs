@@ -46,6 +46,16 @@ pub(super) fn rings(rings: &[b::kbt_trace_ring], header: &b::kbt_trace_file_head
         if ring.closed == b::KBT_TRACE_RING_CLOSED && ring.total < ring.kept {
             found.push(format!("{}: {} records kept of {} written", at(), ring.kept, ring.total));
         }
+        // Only a full ring overwrites.
+        if ring.closed == b::KBT_TRACE_RING_CLOSED && ring.kept < ring.total.min(header.ring_capacity) {
+            found.push(format!(
+                "{}: {} records kept of {} written, in a ring of {} that was not full",
+                at(),
+                ring.kept,
+                ring.total,
+                header.ring_capacity
+            ));
+        }
         if !owners.insert((ring.cta, ring.role)) {
             found.push(format!("{} has more than one ring", at()));
         }

@@ -214,6 +214,11 @@ fn a_file_that_contradicts_itself_says_where() {
         (offset_of!(Header, records), 3, "3 records by the header, 440 by the rings"),
         (offset_of!(Header, ring_capacity), 4, "140 records kept in a ring of 4"),
         (ring(1, offset_of!(Ring, total)), 3, "role 1 of CTA 0: 80 records kept of 3 written"),
+        (
+            ring(1, offset_of!(Ring, total)),
+            1_000_000,
+            "role 1 of CTA 0: 80 records kept of 1000000 written, in a ring of 256 that was not full",
+        ),
         (ring(1, offset_of!(Ring, role)), 0, "role 0 of CTA 0 has more than one ring"),
         (step_id, 65_537, "Softmax: 1 x"),
         (step_id, 77, "id 77, of 3 barriers"),
@@ -324,6 +329,7 @@ fn a_pause_of_whole_wraps_is_no_prologue() {
     assert!(damage.says.contains("5 x 2^32 ticks more than the records tell"), "{damage}");
     // Of a ring that was overwritten the oldest record kept may lie any number of wraps after open().
     rings[0].header.total += 100_000;
-    let outcome = common::outcome(&file(&info(Level::Coarse), 1024, &rings));
+    let capacity = rings[0].records.len() as u32;
+    let outcome = common::outcome(&file(&info(Level::Coarse), capacity, &rings));
     assert!(outcome.problems.iter().all(|p| !p.says.contains("2^32 ticks more")), "{:?}", outcome.problems);
 }
