@@ -42,12 +42,55 @@ pub struct ObserverReport {
     pub levels: Vec<LevelCost>,
     /// Above this cost of coarse tracing absolute numbers are refused.
     pub limit_percent: f64,
-    /// Of coarse tracing's cost, what the compiler barriers alone cost.
+    /// Of coarse tracing's cost, what the compiler barriers alone cost: that of level barrier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reordering_percent: Option<f64>,
-    /// The rest of it: clock reads and stores.
+    /// Its interval; recordings from before there was one have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reordering_interval: Option<Interval>,
+    /// The rest of it, clock reads and stores: median over the rounds of the time at coarse less that at barrier, as a
+    /// part of that at off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stores_percent: Option<f64>,
+    /// Its interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stores_interval: Option<Interval>,
+}
+
+/// Where a median lies, as likely as the levels' `confidence_percent`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Lower end.
+    pub low_percent: f64,
+    /// Upper end.
+    pub high_percent: f64,
+}
+
+impl Interval {
+    /// Whether the cost may as well be none.
+    #[must_use]
+    pub fn holds_zero(self) -> bool {
+        self.low_percent <= 0.0 && self.high_percent >= 0.0
+    }
+}
+
+/// A median and its interval.
+struct Middle {
+    median: f64,
+    low: f64,
+    high: f64,
+    /// How likely the interval covers the true median, at least.
+    confidence: f64,
+}
+
+impl Middle {
+    /// `None` of fewer than 6, where no interval is that likely.
+    fn of(values: &[f64]) -> Option<Self> {
+        let (rank, confidence) = median_interval(values.len())?;
+        let sorted = sorted(values);
+        let (low, high) = (sorted[rank], sorted[sorted.len() - 1 - rank]);
+        Some(Self { median: median(values), low, high, confidence })
+    }
 }
 
 impl ObserverReport {
@@ -83,33 +126,39 @@ impl ObserverReport {
         for level in Level::ALL.into_iter().filter(|l| *l != Level::Off) {
             let Some(times) = of(level) else { continue };
             let ratios: Vec<f64> = times.iter().zip(off).map(|(t, base)| t / base).collect();
-            let Some((rank, confidence)) = median_interval(ratios.len()) else {
+            let Some(ratio) = Middle::of(&ratios) else {
                 return Err(argument("pairs of samples", ratios.len().to_string(), "at least 6"));
             };
-            let sorted = sorted(&ratios);
             let percent = |ratio: f64| (ratio - 1.0) * 100.0;
             levels.push(LevelCost {
                 level,
                 median_us: median(times),
                 pairs: ratios.len() as u64,
-                inflation_percent: percent(median(&ratios)),
-                low_percent: percent(sorted[rank]),
-                high_percent: percent(sorted[sorted.len() - 1 - rank]),
-                confidence_percent: confidence * 100.0,
+                inflation_percent: percent(ratio.median),
+                low_percent: percent(ratio.low),
+                high_percent: percent(ratio.high),
+                confidence_percent: ratio.confidence * 100.0,
             });
         }
         if levels.is_empty() {
             return Err(argument("levels", "level off alone".into(), "off and one more"));
         }
-        let cost = |level| levels.iter().find(|l: &&LevelCost| l.level == level).map(|l| l.inflation_percent);
-        let (barrier, coarse) = (cost(Level::Barrier), cost(Level::Coarse));
-        let split = barrier.zip(coarse);
+        // By round too: the difference of two medians has no interval, and need be no round's.
+        let stores = of(Level::Barrier).zip(of(Level::Coarse)).and_then(|(barrier, coarse)| {
+            let parts = coarse.iter().zip(barrier).zip(off);
+            Middle::of(&parts.map(|((coarse, barrier), off)| (coarse - barrier) / off).collect::<Vec<_>>())
+        });
+        let barrier = levels.iter().find(|l: &&LevelCost| l.level == Level::Barrier);
+        let barrier = barrier.filter(|_| stores.is_some());
+        let interval = |low_percent, high_percent| Interval { low_percent, high_percent };
         Ok(Self {
             provenance,
             off_us: median(off),
             limit_percent,
-            reordering_percent: split.map(|(barrier, _)| barrier),
-            stores_percent: split.map(|(barrier, coarse)| coarse - barrier),
+            reordering_percent: barrier.map(|l| l.inflation_percent),
+            reordering_interval: barrier.map(|l| interval(l.low_percent, l.high_percent)),
+            stores_percent: stores.as_ref().map(|s| s.median * 100.0),
+            stores_interval: stores.as_ref().map(|s| interval(s.low * 100.0, s.high * 100.0)),
             levels,
         })
     }
@@ -210,6 +259,31 @@ mod tests {
         assert!((coarse.high_percent - 1.1).abs() < 1e-9);
         assert!((report.reordering_percent.unwrap() - 0.1).abs() < 1e-9);
         assert!((report.stores_percent.unwrap() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_split_of_the_cost_is_told_by_round_with_its_interval() {
+        // Of each round barrier or coarse costs 10 more: as medians they differ by nothing, by round by 10 or -10.
+        let times = |cost: fn(usize) -> f64| (0..10).map(|i| 100.0 + cost(i)).collect::<Vec<_>>();
+        let split = |coarse| {
+            let barrier = times(|i| if i % 2 == 0 { 10.0 } else { 0.0 });
+            let off = times(|_| 0.0);
+            report(&[(Level::Off, off), (Level::Barrier, barrier), (Level::Coarse, coarse)]).unwrap()
+        };
+        let unclear = split(times(|i| if i % 2 == 1 { 10.0 } else { 0.0 }));
+        let near = |interval: Option<Interval>, low: f64, high: f64| {
+            let found = interval.unwrap();
+            (found.low_percent - low).abs() < 1e-9 && (found.high_percent - high).abs() < 1e-9
+        };
+        assert!(near(unclear.stores_interval, -10.0, 10.0), "{:?}", unclear.stores_interval);
+        assert!(near(unclear.reordering_interval, 0.0, 10.0), "{:?}", unclear.reordering_interval);
+        let text = unclear.render_text();
+        let said = "+0.00 % (-10.00 to +10.00, not told apart from none) clock reads and stores";
+        assert!(text.contains(said), "{text}");
+        // 3 more than barrier in every round.
+        let clear = split(times(|i| if i % 2 == 0 { 13.0 } else { 3.0 }));
+        assert!(near(clear.stores_interval, 3.0, 3.0), "{:?}", clear.stores_interval);
+        assert!(clear.render_text().contains("+3.00 % (+3.00 to +3.00) clock"), "{}", clear.render_text());
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The outcome as text for a terminal: a line at a time, so that no name in it can begin another.
 
 use crate::analyse::slack_percent;
+use crate::observe::Interval;
 use crate::outcome::{Absolute, Critical, Handoff, Quantiles, RingStats, RoleStats, TraceOutcome};
-use crate::spelt;
+use crate::{ProblemKind, spelt};
 use std::fmt::Write;
 
 impl TraceOutcome {
@@ -31,6 +32,12 @@ impl TraceOutcome {
         out.line(format!("absolute cycles: {standing}: {reason}"));
         if let Some(floor) = self.wait_floor_cycles {
             out.line(format!("wait floor: {floor:.0} clk; a wait is blocked for what it takes beyond that"));
+        }
+        if let Some(roles) = self.stopped_full() {
+            out.line(format!(
+                "recorded window: every number below is of what was recorded until a buffer was full ({roles}), not of \
+                 the kernel"
+            ));
         }
         self.roles.iter().for_each(|role| role_text(role, &mut out));
         self.rings.iter().for_each(|ring| ring_text(ring, &mut out));
@@ -72,6 +79,13 @@ impl TraceOutcome {
             }
         }
         out.text
+    }
+
+    /// The roles whose recording stopped since their buffer was full; `None` where none did.
+    fn stopped_full(&self) -> Option<String> {
+        let stopped = self.problems.iter().filter(|p| p.kind == ProblemKind::StoppedFull);
+        let roles: Vec<_> = stopped.filter_map(|p| p.role.as_deref()).collect();
+        (!roles.is_empty()).then(|| roles.join(", "))
     }
 }
 
@@ -188,10 +202,17 @@ impl crate::observe::ObserverReport {
             );
         }
         if let (Some(reordering), Some(stores)) = (self.reordering_percent, self.stores_percent) {
-            let _ = writeln!(
-                out,
-                "  of coarse: {reordering:+.2} % compiler barriers, {stores:+.2} % clock reads and stores"
-            );
+            let part = |percent: f64, interval: Option<Interval>| {
+                let interval = interval.map_or_else(String::new, |i| {
+                    let none = if i.holds_zero() { ", not told apart from none" } else { "" };
+                    format!(" ({:+.2} to {:+.2}{none})", i.low_percent, i.high_percent)
+                });
+                format!("{percent:+.2} %{interval}")
+            };
+            let (reordering, stores) =
+                (part(reordering, self.reordering_interval), part(stores, self.stores_interval));
+            let _ =
+                writeln!(out, "  of coarse: {reordering} compiler barriers, {stores} clock reads and stores");
         }
         out
     }

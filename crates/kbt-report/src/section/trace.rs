@@ -5,7 +5,7 @@ use crate::ReportError;
 use crate::doc::{Block, Line, Plot, Row, Sources, Table, cell, code, line, prose, strong, text};
 use crate::{number, plot};
 use kbt_evidence::Unit;
-use kbt_trace::observe::ObserverReport;
+use kbt_trace::observe::{Interval, ObserverReport};
 use kbt_trace::outcome::{Absolute, Critical, Quantiles, RoleStats, TraceOutcome};
 
 pub(super) fn blocks(sources: &Sources, o: &TraceOutcome) -> Result<Vec<Block>, ReportError> {
@@ -217,11 +217,20 @@ fn observer(sources: &Sources, o: &ObserverReport) -> Vec<Block> {
         " for coarse tracing the trace's absolute numbers are refused; a verdict from a detailed trace always is."
     ];
     if let (Some(reordering), Some(stores)) = (o.reordering_percent, o.stores_percent) {
+        let interval = |interval: Option<Interval>| {
+            interval.map_or_else(String::new, |i| {
+                let none = if i.holds_zero() { ", not told apart from none" } else { "" };
+                let ends = (number::of_percent(i.low_percent), number::of_percent(i.high_percent));
+                format!(" ({} to {}{none})", ends.0, ends.1)
+            })
+        };
         said.extend(line![
             " Of coarse tracing's cost, lost reordering is ",
             sources.number(reordering, Unit::Percent, &o.provenance),
+            interval(o.reordering_interval),
             ", clock reads and stores ",
             sources.number(stores, Unit::Percent, &o.provenance),
+            interval(o.stores_interval),
             "."
         ]);
     }

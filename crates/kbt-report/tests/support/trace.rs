@@ -1,7 +1,7 @@
 //! A made-up trace's outcome: four roles, a few steps to draw.
 
 use super::recorded;
-use kbt_trace::observe::{LevelCost, ObserverReport};
+use kbt_trace::observe::{Interval, LevelCost, ObserverReport};
 use kbt_trace::outcome::*;
 use kbt_trace::{Input, Level};
 
@@ -62,7 +62,9 @@ pub(crate) fn trace() -> TraceOutcome {
             .to_vec(),
         limit_percent: 5.0,
         reordering_percent: Some(0.4),
+        reordering_interval: Some(Interval { low_percent: 0.1, high_percent: 0.8 }),
         stores_percent: Some(0.9),
+        stores_interval: Some(Interval { low_percent: -0.2, high_percent: 1.6 }),
     };
     TraceOutcome {
         schema: SCHEMA.into(),
