@@ -28,7 +28,7 @@ kinds! {
     /// A ring without close().
     NotClosed, "the role ended without close(): its last records may be missing, and the oldest where its ring was full";
     /// A buffer that stopped when full.
-    StoppedFull, "the buffer filled and recording stopped (oldest kept): the steady state may be missing";
+    StoppedFull, "the buffer filled and recording stopped (oldest kept): the numbers are of what was recorded until then, not of the kernel; a larger buffer, or a shorter launch, records all of it";
     /// An end without its begin.
     OrphanEnd, "an end without its begin; ignored";
     /// A begin without its end.
@@ -108,7 +108,7 @@ kinds! {
 }
 
 impl ProblemKind {
-    /// Whether records are missing or wrong that the recorder did write, a role did not come to its end, or so much is
+    /// Whether records are missing or wrong that the recorder did write, a role or its recording did not come to its end, or so much is
     /// left out of the numbers that they do not stand for the kernel: they pass no gate, and are no absolute ones.
     #[must_use]
     pub const fn damages(self) -> bool {
@@ -116,6 +116,7 @@ impl ProblemKind {
             self,
             Self::Truncated
                 | Self::NotClosed
+                | Self::StoppedFull
                 | Self::ClockBackwards
                 | Self::FarStamp
                 | Self::UnknownRecord

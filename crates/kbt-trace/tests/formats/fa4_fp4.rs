@@ -106,6 +106,32 @@ fn a_store_that_stopped_at_128_events_is_said_to_hold_the_prologue() {
 }
 
 #[test]
+fn a_store_that_was_full_before_the_kernel_was_done_is_a_window_and_no_verdict() {
+    // 96 steps, the first 40 of them longer: the window of 128 records holds those alone.
+    let step = |k: u32| if k < 40 { k * 5000 } else { 200_000 + (k - 40) * 4000 };
+    let softmax =
+        |k| [(6, 0, step(k)), (6, 1, step(k) + 2000), (7, 0, step(k) + 2100), (7, 1, step(k) + 2400)];
+    let lane: Vec<_> = (0..96).flat_map(softmax).collect();
+    let judged = |kept: usize| {
+        let lanes = vec![vec![], lane[..kept].to_vec(), vec![], vec![]];
+        let options = AnalyseOptions { observer: Some(observed(1.0)), ..AnalyseOptions::default() };
+        let options = (ReadOptions { input: Input::Fa4Fp4, ..ReadOptions::default() }, options);
+        analysed(&slots(4, &lanes, 800, |b, _| b), &options.0, options.1).unwrap()
+    };
+    let (whole, window) = (judged(384), judged(128));
+    assert!(whole.absolute.is_accepted(), "{:?}", whole.absolute);
+    assert!(!whole.render_text().contains("recorded window"));
+    assert_eq!(window.role("Softmax0").unwrap().period_cycles.unwrap().median, 5000.0);
+    let said = window.problems.iter().find(|p| p.kind == ProblemKind::StoppedFull).unwrap();
+    assert!(said.kind.damages());
+    let reason = window.absolute.reason();
+    assert!(!window.absolute.is_accepted() && reason.contains("recording stopped"), "{reason}");
+    assert!(window.verdicts().iter().all(|v| v.reason == reason), "{:?}", window.verdicts());
+    let text = window.render_text();
+    assert!(text.contains("recorded window: ") && text.contains("(Softmax0)"), "{text}");
+}
+
+#[test]
 fn orphans_holes_and_unknown_types_are_counted() {
     let mut lanes = block(1000);
     lanes[1].remove(0);

@@ -90,3 +90,36 @@ fn a_gate_on_a_detail_trace_is_refused() {
         );
     }
 }
+
+#[test]
+fn a_recording_that_stopped_when_full_is_told_and_passes_no_gate() {
+    // The store of 128 records holds 32 of the 40 steps.
+    let folder = tempfile::tempdir().unwrap();
+    let step = |k: u32| {
+        [(6, 0, k * 4000), (6, 1, k * 4000 + 2000), (7, 0, k * 4000 + 2100), (7, 1, k * 4000 + 2400)]
+    };
+    let file = |name: &str, kept: usize| {
+        let mut words = vec![1, 4];
+        words.resize(2 + 2 * 4 * 200, 0);
+        for (k, (event, kind, at)) in (1..41).flat_map(step).take(kept).enumerate() {
+            let slot = 2 + 2 * (1 + k * 4);
+            (words[slot], words[slot + 1]) = (9 << 24 | event << 2 | kind, at);
+        }
+        let bytes: Vec<u8> = words.iter().flat_map(|w: &u32| w.to_le_bytes()).collect();
+        let file = folder.path().join(name);
+        std::fs::write(&file, bytes).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let (whole, full) = (file("whole.bin", 160), file("full.bin", 128));
+    let stats = text(&kbt(&["stats", &full]).stdout);
+    assert!(stats.contains("recorded window: ") && stats.contains("period 4000"), "{stats}");
+    assert_eq!(kbt(&["diff", &whole, &whole, "--gate", "period=3"]).status.code(), Some(0));
+    for (a, b) in [(&whole, &full), (&full, &whole)] {
+        let output = kbt(&["diff", a, b, "--gate", "period=3"]);
+        let said = text(&output.stderr);
+        assert!(
+            output.status.code() == Some(2) && said.contains("full.bin: Softmax0: 1 x the buffer filled"),
+            "{said}"
+        );
+    }
+}
