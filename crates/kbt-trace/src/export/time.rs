@@ -109,3 +109,16 @@ impl Time {
 pub(super) fn minus(a: u64, b: u64) -> f64 {
     if a >= b { (a - b) as f64 } else { -((b - a) as f64) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_before_the_origin_is_shown_before_it() {
+        assert_eq!((minus(3, 10), minus(10, 3)), (-7.0, 7.0));
+        assert_eq!(minus(u64::MAX - 1, u64::MAX), -1.0, "no loss before the difference");
+        let origin = Origin { from: From::Timer, tick: 100, ns: 1000 };
+        assert_eq!((origin.at(40, 0.5), origin.at(160, 0.5)), (970, 1030));
+    }
+}
