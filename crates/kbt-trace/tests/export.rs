@@ -10,8 +10,8 @@ use kbt_trace::export::{
     ExportCounts, LeftOut, ROWS_SCHEMA, RowsHead, svg, write_chrome, write_perfetto, write_rows,
 };
 use kbt_trace::{
-    AnalyseOptions, Clock, CtaTrace, Event, Input, Kind, Lane, Level, MemoryTrace, Problems, ReadOptions,
-    open,
+    AnalyseOptions, Clock, CtaTrace, Event, Input, Kind, Lane, Level, MemoryTrace, ProblemKind, Problems,
+    ReadOptions, StepRule, open,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -244,6 +244,46 @@ fn chrome_is_read_back_with_the_same_cycles() {
         (written.slices, written.instants, written.flows, written.tracks)
     );
     assert_eq!(of("s"), of("f"));
+}
+
+#[test]
+fn a_chrome_export_says_no_more_than_the_trace_it_came_from() {
+    let export = |bytes: Vec<u8>| {
+        let mut out = Vec::new();
+        write_chrome(source(bytes).as_mut(), &mut out).unwrap();
+        out
+    };
+    let again = |bytes: &[u8]| {
+        let options = AnalyseOptions { observer: Some(observed(1.0)), ..AnalyseOptions::default() };
+        analysed(bytes, &ReadOptions::default(), options).unwrap()
+    };
+    let detail = again(&export(file(&info(Level::Detail), 1024, &pipeline(0, STEPS, 0))));
+    assert_eq!(detail.trace.level, Some(Level::Detail));
+    assert!(detail.absolute.reason().contains("level detail"), "{}", detail.absolute.reason());
+    // A role that did not come to its close.
+    let mut rings = pipeline(0, STEPS, 0);
+    rings[1].header.closed = 0;
+    let coarse = export(file(&info(Level::Coarse), 1024, &rings));
+    let outcome = again(&coarse);
+    assert_eq!(outcome.trace.level, Some(Level::Coarse));
+    let said = outcome.problems.iter().find(|p| p.kind == ProblemKind::NotClosed).unwrap();
+    assert_eq!((said.role.as_deref(), said.count), (Some("PV"), 1));
+    assert!(said.says.ends_with("(before its export; first in CTA 0)"), "{said}");
+    assert!(!outcome.absolute.is_accepted());
+    assert!(again(&export(trace())).absolute.is_accepted(), "a sound one");
+    // Where a step starts is not guessed.
+    let mut tiles = info(Level::Coarse);
+    tiles.roles[PV as usize].step = StepRule::Event(TILE as u16);
+    let outcome = again(&export(file(&tiles, 1024, &pipeline(0, STEPS, 0))));
+    assert_eq!(outcome.role("PV").unwrap().step_starts_at, "begin of tile");
+    assert!(outcome.problems.iter().all(|p| p.kind != ProblemKind::StepGuessed), "{:?}", outcome.problems);
+    // What is carried and cannot be read damages too.
+    let text = String::from_utf8(coarse).unwrap();
+    for (word, bad) in [("\"coarse\"", "\"fine\""), ("\"not_closed\"", "\"open\"")] {
+        let outcome = again(text.replace(word, bad).as_bytes());
+        assert!(outcome.problems.iter().any(|p| p.kind == ProblemKind::Inconsistent), "{word}");
+        assert!(!outcome.absolute.is_accepted());
+    }
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! Chrome trace events: a process per CTA, a thread per role. For viewers that take nothing else, and read back by
-//! kbt without loss of cycles: `otherData` holds how many SM cycles one unit of a time stamp is.
+//! kbt without loss of cycles: `otherData` holds how many SM cycles one unit of a time stamp is. It also holds the level
+//! and where steps start, and what damages the trace follows the events: a trace that gives no verdict gives none after
+//! its export either.
 
 use super::time::{Time, minus};
 use super::{ExportCounts, flows, occupancy, span_name, spans};
-use crate::read::{CHROME_CYCLES, CHROME_LINE, CHROME_MHZ};
+use crate::read::{CHROME_CYCLES, CHROME_LEVEL, CHROME_LINE, CHROME_MHZ, CHROME_PROBLEMS, CHROME_STEPS};
 use crate::rings;
-use crate::{Clock, CtaTrace, Kind, Source, TimeLine, TraceError};
+use crate::{Clock, CtaTrace, Kind, Source, StepRule, TimeLine, TraceError, TraceInfo};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -32,6 +34,10 @@ pub fn write_chrome(source: &mut dyn Source, out: &mut dyn Write) -> Result<Expo
     if matches!(info.time_line, TimeLine::Cta | TimeLine::Sm) {
         other[CHROME_LINE] = json!(info.time_line.as_str());
     }
+    if let Some(level) = info.level {
+        other[CHROME_LEVEL] = json!(level);
+    }
+    other[CHROME_STEPS] = steps(&info);
     write!(out, "{{\"displayTimeUnit\":\"ns\",\"otherData\":{other},\"traceEvents\":[").map_err(io())?;
     let mut counts = ExportCounts::default();
     let mut cta = CtaTrace::default();
@@ -95,8 +101,21 @@ pub fn write_chrome(source: &mut dyn Source, out: &mut dyn Write) -> Result<Expo
         }
     }
     counts.left_out.clocks_apart = time.clocks_apart();
-    out.write_all(b"\n]}\n").and_then(|()| out.flush()).map_err(io())?;
+    // Complete only now.
+    let damage: Vec<_> = source.problems().list().into_iter().filter(|p| p.kind.damages()).collect();
+    let damage = json!(damage);
+    write!(out, "\n],\"{CHROME_PROBLEMS}\":{damage}}}\n").and_then(|()| out.flush()).map_err(io())?;
     Ok(counts)
+}
+
+/// Where the roles' steps start, of those that say so.
+fn steps(info: &TraceInfo) -> Value {
+    let start = |step| match step {
+        StepRule::Wait(id) => Some(json!({"wait": info.barrier_name(id)})),
+        StepRule::Event(id) => Some(json!({"event": info.event_name(id)})),
+        StepRule::Unstated => None,
+    };
+    info.roles.iter().filter_map(|role| Some((role.name.clone(), start(role.step)?))).collect()
 }
 
 /// Numbers of processes: a CTA's own, or another where a CTA of that number came before, as with several launches.

@@ -3,14 +3,13 @@
 //! Events may stand in any order. The unit of the time stamps is deduced from the values and said, or refused where
 //! the values fit more than one (`scale`).
 
+mod carried;
 mod pairs;
 mod scale;
 
 use super::named::{Names, Spans};
 use super::{CHROME_LINE, ReadOptions, json};
-use crate::{
-    CtaTrace, Input, MemoryTrace, ProblemKind, Problems, Role, StepRule, TimeLine, TraceError, TraceInfo,
-};
+use crate::{CtaTrace, Input, MemoryTrace, ProblemKind, Problems, Role, TimeLine, TraceError, TraceInfo};
 use pairs::{Mark, Paired, pair};
 use scale::{LONGEST, Scale, scale};
 use serde::{Deserialize, Deserializer};
@@ -23,6 +22,8 @@ struct Object {
     trace_events: Vec<Record>,
     #[serde(rename = "otherData", default)]
     other_data: Value,
+    #[serde(rename = "kbt_problems", default)]
+    kbt_problems: Value,
 }
 
 #[derive(Deserialize, Default)]
@@ -51,7 +52,7 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
     let mut problems = Problems::default();
     let object = if array {
         let trace_events = json::parse(bytes, name, &mut problems)?;
-        Object { trace_events, other_data: Value::Null }
+        Object { trace_events, other_data: Value::Null, kbt_problems: Value::Null }
     } else {
         json::parse(bytes, name, &mut problems)?
     };
@@ -104,12 +105,18 @@ pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<Me
         return Err(empty(&problems));
     }
     let (events, barriers) = names.tables();
+    let roles = roles.into_iter().map(|name| {
+        let step = carried::step(&object.other_data, &name, &events, &barriers);
+        Role::new(name, step)
+    });
+    let roles = roles.collect();
+    carried::problems(&object.kbt_problems, &mut problems);
     let info = TraceInfo {
         format: Input::Chrome,
-        level: None,
+        level: carried::level(&object.other_data, &mut problems),
         clock: scale.clock,
         time_line: TimeLine::Cta,
-        roles: roles.into_iter().map(|name| Role::new(name, StepRule::Unstated)).collect(),
+        roles,
         events,
         barriers,
         edges: Vec::new(),

@@ -84,6 +84,13 @@ pub(crate) const CHROME_MHZ: &str = "kbt_sm_clock_mhz";
 /// Key under a Chrome file's `otherData`: whose time stamps count from one zero, as [`crate::TimeLine`] names it, where
 /// it is not the whole file's. Written by kbt.
 pub(crate) const CHROME_LINE: &str = "kbt_time_line";
+/// Key under a Chrome file's `otherData`: the level it was recorded at. Written by kbt.
+pub(crate) const CHROME_LEVEL: &str = "kbt_level";
+/// Key under a Chrome file's `otherData`: by role, the name of the wait or the event at whose begin its step starts, as
+/// `{"wait": NAME}` or `{"event": NAME}`. Written by kbt.
+pub(crate) const CHROME_STEPS: &str = "kbt_steps";
+/// Key of a Chrome file, after its events: what [damages](crate::ProblemKind::damages) the trace. Written by kbt.
+pub(crate) const CHROME_PROBLEMS: &str = "kbt_problems";
 
 /// How to read a trace whose file does not say everything.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -124,6 +131,13 @@ pub fn open(
     let mut head = Vec::new();
     (&mut input).take(8).read_to_end(&mut head).map_err(TraceError::io(name))?;
     let kbt = head == crate::bindings::KBT_TRACE_FILE_MAGIC[..8];
+    if kbt && !matches!(options.input, Input::Kbt | Input::Auto) {
+        return Err(TraceError::Argument {
+            what: "--input",
+            found: format!("{}, but {name} is a trace of kbt's own", options.input.as_str()),
+            accepted: "kbt, or auto".into(),
+        });
+    }
     if options.input == Input::Kbt || (options.input == Input::Auto && kbt) {
         for (what, given) in [
             ("--unit", options.unit.is_some()),
