@@ -92,6 +92,12 @@ pub enum TraceError {
 }
 
 impl TraceError {
+    /// The message for whoever states the format in a target file: it names `trace.format` in place of the option.
+    #[must_use]
+    pub fn for_target(&self) -> String {
+        self.to_string().replace("--input", "trace.format")
+    }
+
     pub(crate) fn io(name: &str) -> impl FnOnce(std::io::Error) -> Self + '_ {
         move |source| Self::Io { name: name.to_owned(), source }
     }

@@ -88,7 +88,7 @@ impl TargetTuner<'_> {
             File::open(&path).map_err(|e| refused(format!("{name}: {e}; the target wrote no trace")))?;
         let options = ReadOptions { input, ..ReadOptions::default() };
         let mut source =
-            kbt_trace::open(Box::new(file), &name, &options).map_err(|e| refused(e.to_string()))?;
+            kbt_trace::open(Box::new(file), &name, &options).map_err(|e| refused(e.for_target()))?;
         let options = AnalyseOptions {
             name: TRACE_FILE.to_owned(),
             provenance: known,

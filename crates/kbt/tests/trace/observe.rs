@@ -56,3 +56,30 @@ fn the_kept_trace_is_replaced_by_a_run_that_succeeds_alone() {
     assert_eq!(std::fs::read(&kept).unwrap(), std::fs::read(&trace).unwrap());
     assert_eq!(names(folder.path()), ["kept.kbttrace", "run.sh", "target.yaml"]);
 }
+
+#[test]
+fn a_trace_of_kbts_own_that_is_said_to_be_anothers_is_told_where_it_is_said() {
+    let trace = recording("fp8");
+    let trace = trace.to_str().unwrap();
+    let output = kbt(&["stats", trace, "--input", "fa4-fp4"]);
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("--input: fa4-fp4, but "), "{said}");
+    assert!(said.contains("a trace of kbt's own; accepted: kbt"), "{said}");
+    let folder = tempfile::tempdir().unwrap();
+    let leaves = |file: &str| {
+        let script = format!(
+            "for i in 1 2 3; do echo kbt-time-us 100; done\n\
+             if [ -n \"$KBT_TRACE_OUT\" ]; then cp '{file}' \"$KBT_TRACE_OUT\"; fi\n"
+        );
+        let target = target(folder.path(), "fa4-fp4", &script);
+        let output = kbt(&["observe", &target, "--rounds", "6"]);
+        assert_eq!(output.status.code(), Some(2));
+        text(&output.stderr)
+    };
+    let said = leaves(trace);
+    assert!(said.contains("trace.format: fa4-fp4, but ") && said.contains("accepted: kbt"), "{said}");
+    let foreign = folder.path().join("foreign");
+    std::fs::write(&foreign, [255; 64]).unwrap();
+    let said = leaves(foreign.to_str().unwrap());
+    assert!(said.contains("name the format with trace.format: ") && !said.contains("--input"), "{said}");
+}

@@ -6,7 +6,7 @@ use crate::output::{Failure, Format, Outcome};
 use kbt_evidence::{Figure, Provenance, Unit};
 use kbt_target::{LaunchRequest, Launcher, ProcessLauncher, Status, Target, TraceLevel, check};
 use kbt_trace::observe::{DEFAULT_LIMIT_PERCENT, ObserverReport, alternate};
-use kbt_trace::{AnalyseOptions, CleanRun, Input, Level, ReadOptions, Source, analyse};
+use kbt_trace::{AnalyseOptions, CleanRun, Input, Level, ReadOptions, Source, TraceError, analyse};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -204,7 +204,11 @@ impl Reader {
             .map_err(|e| Failure::input(format!("{}: {e}; the target wrote no trace", self.name)))?;
         let mut options = self.options.clone();
         options.clock_mhz = options.clock_mhz.or(clock);
-        kbt_trace::open(Box::new(std::io::BufReader::new(file)), &self.name, &options).map_err(failure)
+        let opened = kbt_trace::open(Box::new(std::io::BufReader::new(file)), &self.name, &options);
+        opened.map_err(|error| match error {
+            TraceError::NeedsClock { .. } => failure(error),
+            error => Failure::input(error.for_target()),
+        })
     }
 
     fn has_role(&self, source: &dyn Source, role: &str) -> Result<(), Failure> {
