@@ -216,6 +216,11 @@ pub(crate) fn reading(signal: Signal, figure: &Figure) -> String {
                 S::L2Busy => format!("L2 is busy {percent} of the time"),
                 S::L1Busy => format!("L1 and shared memory are busy {percent} of the time"),
                 S::LsuBusy => format!("the load-store pipe is busy {percent} of the time"),
+                S::Ex2Share => {
+                    format!(
+                        "the XU pipe is busy at least {percent} of the time, with the operator's exp2 alone"
+                    )
+                }
                 S::XuBusy => format!("the XU pipe is busy {percent} of the time"),
                 S::AluBusy => format!("the ALU pipe is busy {percent} of the time"),
                 S::FmaBusy => format!("the FMA pipe is busy {percent} of the time"),

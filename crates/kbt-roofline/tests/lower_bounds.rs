@@ -71,6 +71,28 @@ fn on_another_device_a_supported_candidate_comes_before_one_that_the_sheet_speak
     assert_eq!(outcome.experiments[0].candidate, "redundant_traffic");
 }
 
+#[test]
+fn few_exp2_say_nothing_against_a_pipe_that_does_more_than_exp2() {
+    let text = "operator: {kind: attention}\n\
+        shape: {batch: 4, heads: 16, seqlen: 4096, head_dim: 128, causal: false}\n\
+        dtypes: {inputs: [bf16], output: bf16, mma: bf16}\ndataflow: {reuse: tiles}\n\
+        timing: {median_us: 5000, method: cuda_events, communication_included: false}\n";
+    let row = |o: &TriageOutcome| o.evidence.iter().find(|r| r.candidate == "xu_pipe").cloned();
+    // About a tenth of the time is exp2: how much divisions and conversions add is not known.
+    let counted = row(&run(text, "H200")).unwrap();
+    assert_eq!((counted.standing, counted.against.len(), counted.looked_for.len()), (Standing::Open, 0, 0));
+    let asked = "; the XU pipe is busy at least 6 % of the time, with the operator's exp2 alone";
+    assert!(counted.needed.iter().any(|n| n.ends_with(asked)), "{:?}", counted.needed);
+    // As many as fill the pipe do speak for it.
+    let full = row(&run(&text.replace("5000", "420"), "H200")).unwrap();
+    assert!(full.supports[0].text.contains("at least"), "{:?}", full.supports);
+    // And what the profiler read speaks against it.
+    let metrics = "profiler: {metrics: {sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active: 12}}\n";
+    let read = row(&run(&format!("{text}{metrics}"), "H200"));
+    let against: Vec<String> = read.into_iter().flat_map(|r| r.against).map(|s| s.text).collect();
+    assert_eq!(against, ["the XU pipe is busy 12 % of the time"]);
+}
+
 /// A call that reads and writes `elements` floats with warm caches.
 fn warm(device: &str, name: &str, elements: u64) -> TriageOutcome {
     let text = format!(

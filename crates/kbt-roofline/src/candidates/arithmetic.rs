@@ -144,9 +144,10 @@ pub(super) const CANDIDATES: &[CandidateSpec] = &[
         title: "the XU pipe: exp2, reciprocals, slow conversions",
         fix: "fewer transcendentals: fold scales into exp2, a polynomial on the FMA pipe, packed conversions on the ALU",
         checks: &[],
-        supports: &[&[above(S::XuBusy, 0.6, XU_BUSY)]],
+        // Of a count of exp2 alone, only how much they are speaks: that they are few says nothing of what else the pipe does.
+        supports: &[&[above(S::XuBusy, 0.6, XU_BUSY)], &[above(S::Ex2Share, 0.6, XU_BUSY)]],
         against: &[below(S::XuBusy, 0.6, XU_BUSY), below(S::WaveEfficiency, 0.85, ACTIVE)],
-        claim: |s| pipe(s, S::XuBusy),
+        claim: |s| pipe(s, S::XuBusy).or_else(|| s.figure(S::Ex2Share).cloned()),
         experiment: experiment("replace every exp2 by one FMA (wrong results, right timing)", 0.4).moves(&[Resource::Xu]),
     },
     CandidateSpec {

@@ -10,7 +10,7 @@ pub(super) fn combine(s: &mut Signals) {
         s.set(Signal::ComputeBusy, share);
     }
     if let (Some(busy), Some(useful)) = (s.get(Signal::SmBusy), s.get(Signal::ComputeShare)) {
-        let pipes = [Signal::LsuBusy, Signal::XuBusy, Signal::AluBusy, Signal::FmaBusy];
+        let pipes = [Signal::LsuBusy, Signal::XuBusy, Signal::Ex2Share, Signal::AluBusy, Signal::FmaBusy];
         let known = pipes.iter().filter_map(|pipe| s.get(*pipe)).fold(useful, f64::max);
         s.derive(
             Signal::BusyNotUseful,
@@ -21,6 +21,7 @@ pub(super) fn combine(s: &mut Signals) {
                 Signal::ComputeShare,
                 Signal::LsuBusy,
                 Signal::XuBusy,
+                Signal::Ex2Share,
                 Signal::AluBusy,
                 Signal::FmaBusy,
             ],
@@ -43,6 +44,7 @@ pub(super) fn combine(s: &mut Signals) {
         Signal::L1Busy,
         Signal::LsuBusy,
         Signal::XuBusy,
+        Signal::Ex2Share,
         Signal::AluBusy,
         Signal::FmaBusy,
         Signal::SharedShare,

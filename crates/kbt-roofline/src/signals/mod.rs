@@ -5,6 +5,7 @@ mod combined;
 pub(crate) mod implied;
 mod sources;
 
+use crate::conditions::reading;
 use kbt_evidence::{Figure, Unit};
 use std::collections::BTreeMap;
 
@@ -85,6 +86,7 @@ signals! {
     ConflictOfL1 = "bank_conflicts_of_l1", "share of all L1 wavefronts that bank conflicts added", "ncu --metrics l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum,l1tex__data_pipe_lsu_wavefronts.sum";
     FmaPerLoad = "fma_per_load", "warp-level FMAs of useful work for each global load request", "ncu --metrics l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum";
     XuBusy = "xu_busy", "how busy the XU pipe (MUFU and conversions) is", "ncu --metrics sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active";
+    Ex2Share = "exp2_share", "the exp2 of the operator on the XU pipe at its roof, over the time: what else that pipe does comes on top", "`timing.median_us` and a ceiling of kind ex2";
     AluBusy = "alu_busy", "how busy the ALU pipe is", "ncu --metrics sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active";
     FmaBusy = "fma_busy", "how busy the FMA pipe is", "ncu --metrics sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active";
     SmBusy = "sm_busy", "the busiest thing inside the SM (sm__throughput), whatever that is", "ncu --metrics sm__throughput.avg.pct_of_peak_sustained_elapsed";
@@ -119,7 +121,7 @@ impl Signals {
     pub(crate) fn ask(&self, signal: Signal) -> Option<String> {
         let scalar = self.get(Signal::TensorKernel).is_some_and(|tensor| tensor < 0.5);
         let by = match signal {
-            Signal::ImpliedTraffic | Signal::CommInside => return None,
+            Signal::ImpliedTraffic | Signal::CommInside | Signal::Ex2Share => return None,
             Signal::LegacyMma | Signal::TensorInstructions if scalar => return None,
             // Nobody is sent after a chain, or contended updates, of which nothing speaks.
             Signal::ChainShare if self.get(Signal::DependentChain).is_none_or(|chain| chain < 0.5) => {
@@ -135,7 +137,12 @@ impl Signals {
             Signal::ComputeBusy if scalar => Signal::FmaBusy,
             _ => signal,
         };
-        Some(format!("{} ({})", signal.meaning(), by.measure()))
+        let known = match (signal, self.figure(Signal::Ex2Share)) {
+            // A lower bound speaks neither way, and is worth knowing.
+            (Signal::XuBusy, Some(least)) => format!("; {}", reading(Signal::Ex2Share, least)),
+            _ => String::new(),
+        };
+        Some(format!("{} ({}){known}", signal.meaning(), by.measure()))
     }
 
     /// A signal computed from others that are there.

@@ -37,7 +37,7 @@ fn from_accounts(s: &mut Signals, sheet: &FactSheet, work: &Work, ceilings: &Cei
         (Signal::ChainShare, Resource::Chain),
         (Signal::AtomicShare, Resource::Atomics),
         (Signal::L2Busy, Resource::L2),
-        (Signal::XuBusy, Resource::Xu),
+        (Signal::Ex2Share, Resource::Xu),
     ] {
         if let Some(share) = a.share(resource) {
             s.set(signal, share.clone());
