@@ -1,7 +1,7 @@
 //! The smallest experiment for a candidate: one factor, a number predicted, a number that falsifies, a rule to stop.
 
 use crate::candidates::{BottleneckClass, CandidateSpec, spec};
-use crate::outcome::{Bound, CandidateRow, CandidateStanding as Standing, Experiment, ResultRow};
+use crate::outcome::{Bound, CandidateRow, CandidateStanding as Standing, Experiment, Reading, ResultRow};
 use crate::predict::{self, LEAST_SAVING, predict};
 use crate::triage::Case;
 use kbt_evidence::{Figure, Unit};
@@ -38,6 +38,8 @@ pub(crate) fn design(
     time: &Figure,
     case: &Case<'_>,
 ) -> Vec<Experiment> {
+    let confirmed = results.iter().rev().find(|r| r.reading == Reading::Confirmed);
+    let confirmed = confirmed.map(|r| r.experiment.as_str());
     let mut found: Vec<Experiment> = Vec::new();
     for row in evidence {
         let open = matches!(row.standing, Standing::Supported | Standing::Contested | Standing::Open);
@@ -47,7 +49,7 @@ pub(crate) fn design(
         let again = results.iter().any(|r| same_factor(&r.experiment, &row.candidate))
             || found.iter().any(|e| same_factor(&e.candidate, &row.candidate));
         if let (true, Some(spec)) = (open && worth && !again, spec(&row.candidate)) {
-            found.extend(one(spec, row, time, case));
+            found.extend(one(spec, row, time, case, confirmed));
         }
     }
     found
@@ -95,7 +97,18 @@ pub(crate) fn anew(
     })
 }
 
-fn one(candidate: &CandidateSpec, row: &CandidateRow, time: &Figure, case: &Case<'_>) -> Option<Experiment> {
+/// What a figure of the sheet's own time says once a change has made another of it.
+fn before_the_change(id: &str) -> String {
+    format!("of the time before the change of {id}: triage the changed kernel first")
+}
+
+fn one(
+    candidate: &CandidateSpec,
+    row: &CandidateRow,
+    time: &Figure,
+    case: &Case<'_>,
+    confirmed: Option<&str>,
+) -> Option<Experiment> {
     let prediction = predict(candidate, row.share.as_ref(), time, case);
     let falsified = falsified(&prediction.us, time)?;
     let mut notes = prediction.notes;
@@ -104,6 +117,7 @@ fn one(candidate: &CandidateSpec, row: &CandidateRow, time: &Figure, case: &Case
     {
         notes.push(format!("measure first: {needed}"));
     }
+    notes.extend(confirmed.map(before_the_change));
     Some(Experiment {
         id: candidate.id.to_owned(),
         candidate: candidate.id.to_owned(),

@@ -53,6 +53,11 @@ impl TriageOutcome {
             return outcome;
         }
         let first_said = first_sentence(outcome.lead());
+        // Without an experiment the triage named what comes next; after the ladder that is told anew.
+        if outcome.experiments.is_empty() && outcome.confirmed().is_none() {
+            let said = outcome.next().action;
+            outcome.order.retain(|s| s.action != said);
+        }
         let changed = Remeasured::among(&told, outcome.measured_us());
         if let Some(c) = &changed {
             outcome.evidence.extend(c.row());
@@ -85,9 +90,21 @@ impl TriageOutcome {
             c.rebase(&mut outcome);
         }
         reorder(&mut outcome, &told);
+        follow(&mut outcome);
         conclude(&mut outcome, &told, &first_said);
         outcome
     }
+}
+
+/// What comes next where the ladder leaves no experiment and recommends nothing.
+fn follow(outcome: &mut TriageOutcome) {
+    let settled = outcome.contradictions.iter().all(|c| !c.settle_first);
+    if !settled || outcome.order.iter().any(|s| s.priority == Priority::P1) {
+        return;
+    }
+    let next = outcome.next();
+    let at = outcome.order.partition_point(|s| s.priority < Priority::P1);
+    outcome.order.insert(at, OrderStep { priority: Priority::P1, action: next.action, why: next.falsified });
 }
 
 /// A class that no row of the matrix has gets its first candidate, so that no evidence is lost.
@@ -220,6 +237,7 @@ pub(crate) fn reorder(outcome: &mut TriageOutcome, told: &[&Verdict]) {
     // What a step recommends was measured or proven: it comes before what is still an experiment.
     let recommended =
         told.iter().any(|v| v.standing == Ruled::Recommended && v.class != FixClass::Correctness);
+    let changed = recommended || outcome.confirmed().is_some();
     let mut steps: Vec<OrderStep> = Vec::new();
     for step in std::mem::take(&mut outcome.order) {
         let id = candidate(&step);
@@ -230,7 +248,7 @@ pub(crate) fn reorder(outcome: &mut TriageOutcome, told: &[&Verdict]) {
         let Some(index) = outcome.experiments.iter().position(|e| e.candidate == id) else { continue };
         let supported = outcome.evidence.iter().any(|r| r.candidate == id && !r.supports.is_empty());
         let priority = match (index, supported) {
-            (0, _) if !recommended => Priority::P1,
+            (0, _) if !changed => Priority::P1,
             (_, true) => Priority::P2,
             (_, false) => Priority::P3,
         };
@@ -264,8 +282,10 @@ fn conclude(outcome: &mut TriageOutcome, told: &[&Verdict], first_said: &str) {
         // One statement on what comes first: the ladder's.
         outputs.conclusion = outputs.conclusion.replace(first_said, "");
         outputs.conclusion.push_str(&text);
-        if let Some(e) = outcome.experiments.first() {
-            outputs.validation.experiment = first_experiment(e);
+        match (outcome.experiments.first(), outcome.order.iter().find(|s| s.priority == Priority::P1)) {
+            (Some(e), _) => outputs.validation.experiment = first_experiment(e),
+            (None, Some(next)) => outputs.validation.experiment = format!("{}: {}", next.action, next.why),
+            (None, None) => {}
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What comes next where no experiment is left: a conflict to settle, a change to keep, a measurement.
 
-use crate::outcome::{CandidateStanding as Standing, CheckStatus, Reading, TriageOutcome};
+use crate::candidates;
+use crate::outcome::{CandidateRow, CandidateStanding as Standing, CheckStatus, Reading, TriageOutcome};
 
 /// What to do, and what would show that what is said so far is wrong.
 pub(crate) struct Next {
@@ -48,7 +49,7 @@ impl TriageOutcome {
     }
 
     /// The candidate that an experiment confirmed, with what it left of the time.
-    fn confirmed(&self) -> Option<(&str, f64)> {
+    pub(crate) fn confirmed(&self) -> Option<(&str, f64)> {
         let row = self.evidence.iter().find(|r| r.standing == Standing::Confirmed)?;
         let of =
             |r: &&crate::outcome::ResultRow| r.experiment == row.candidate && r.reading == Reading::Confirmed;
@@ -56,10 +57,20 @@ impl TriageOutcome {
         Some((&row.candidate, result.observed.value * 100.0))
     }
 
+    /// Whether all candidates that a check speaks for are of classes that an experiment or a step has ruled out.
+    fn is_out(&self, check: &str) -> bool {
+        let out = |r: &CandidateRow| matches!(r.standing, Standing::Refuted | Standing::Barred);
+        candidates::all().filter(|c| c.checks.contains(&check)).all(|c| {
+            let mut rows = self.evidence.iter().filter(|r| r.class == c.class).peekable();
+            rows.peek().is_some() && rows.all(out)
+        })
+    }
+
     /// What would tell most where nothing is left to change: of the first suspect, else of the first check that could
     /// not be evaluated.
     fn to_measure(&self) -> Option<&String> {
-        let open = self.checks.iter().filter(|c| c.status == CheckStatus::NotEvaluated);
+        let open =
+            self.checks.iter().filter(|c| c.status == CheckStatus::NotEvaluated && !self.is_out(&c.id));
         let check = || open.clone().find_map(|c| c.needed.first());
         self.lead().and_then(|r| r.needed.first()).or_else(check)
     }

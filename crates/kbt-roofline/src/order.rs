@@ -24,7 +24,7 @@ pub(crate) fn order(outcome: &TriageOutcome, case: &Case<'_>) -> Vec<OrderStep> 
                 && matches!(r.standing, Standing::Supported | Standing::Contested)
         });
         let priority = match (index, supported) {
-            (0, _) => Priority::P1,
+            (0, _) if outcome.confirmed().is_none() => Priority::P1,
             (_, true) => Priority::P2,
             (_, false) => Priority::P3,
         };
@@ -34,8 +34,10 @@ pub(crate) fn order(outcome: &TriageOutcome, case: &Case<'_>) -> Vec<OrderStep> 
             why: format!("{}; predicted {}", title(&experiment.candidate), experiment.prediction),
         });
     }
-    // A conflict to settle is P0 already.
-    if outcome.experiments.is_empty() && outcome.contradictions.iter().all(|c| !c.settle_first) {
+    // A confirmed change is kept first: what is left is predicted from the time before it. A conflict to settle is P0 already.
+    if (outcome.experiments.is_empty() || outcome.confirmed().is_some())
+        && outcome.contradictions.iter().all(|c| !c.settle_first)
+    {
         let next = outcome.next();
         steps.push(OrderStep { priority: Priority::P1, action: next.action, why: next.falsified });
     }

@@ -112,33 +112,25 @@ impl TriageOutcome {
             r.standing.is_suspect() && r.matters() && known
         };
         let shown = if self.asserts_nothing() { 0 } else { SHOWN };
+        let of = self.of_which_time();
         let suspects: Vec<&CandidateRow> = self.evidence.iter().filter(suspect).take(shown).collect();
         for (index, row) in suspects.iter().enumerate() {
             let first = if index == 0 { "suspects  " } else { "          " };
-            text_candidate(out, &format!("{first}{}. ", index + 1), row);
+            text_candidate(out, &format!("{first}{}. ", index + 1), row, &of);
         }
         // What speaks against a suspect may leave too little of it to be one.
         let little = |r: &&CandidateRow| r.standing == Standing::Contested && !r.matters();
         let unlikely = self.evidence.iter().filter(|r| r.standing == Standing::Unlikely || little(r));
         for (index, row) in unlikely.take(shown - suspects.len()).enumerate() {
-            text_candidate(out, if index == 0 { "unlikely  -  " } else { "          -  " }, row);
+            text_candidate(out, if index == 0 { "unlikely  -  " } else { "          -  " }, row, &of);
         }
         for r in &self.results {
             wrap(out, "result    ", 10, &r.finding);
         }
-        if let Some(e) = self.experiments.first() {
-            wrap(out, "\nnext      ", 10, &e.factor);
-            wrap(out, "          ", 10, &format!("predicted {}; wrong if {}", e.prediction, e.falsified_by));
-            if let Some(command) = &e.command {
-                let _ = writeln!(out, "          {command}");
-            }
-            wrap(out, "          ", 10, &format!("stop: {}", e.stop_rule));
-        } else {
-            wrap(out, "\nnext      ", 10, &self.next().action);
-        }
+        self.text_next(out);
         let _ = writeln!(out);
         for priority in [Priority::P0, Priority::P2, Priority::P3] {
-            // P1 is the experiment above; of the rest the names do, the outcome has the words.
+            // P1 stands above; of the rest the names do, the outcome has the words.
             let full = priority == Priority::P0;
             let actions: Vec<&str> = self
                 .order
@@ -158,6 +150,41 @@ impl TriageOutcome {
         if let Some(o) = &self.outputs {
             text_outputs(out, o);
         }
+    }
+
+    /// The steps of P1: an experiment with all that is said of it, anything else with its reason.
+    fn text_next(&self, out: &mut String) {
+        let mut first = "\nnext      ";
+        if self.order.iter().all(|s| s.priority != Priority::P1) {
+            wrap(out, first, 10, &self.next().action);
+        }
+        for step in self.order.iter().filter(|s| s.priority == Priority::P1) {
+            let experiment = step.action.split_once(": ").and_then(|(id, factor)| {
+                self.experiments.iter().find(|e| e.candidate == id && e.factor == factor)
+            });
+            match experiment {
+                Some(e) => {
+                    wrap(out, first, 10, &e.factor);
+                    let predicted = format!("predicted {}; wrong if {}", e.prediction, e.falsified_by);
+                    wrap(out, "          ", 10, &predicted);
+                    if let Some(command) = &e.command {
+                        let _ = writeln!(out, "          {command}");
+                    }
+                    wrap(out, "          ", 10, &format!("stop: {}", e.stop_rule));
+                }
+                None => {
+                    wrap(out, first, 10, &step.action);
+                    wrap(out, "          ", 10, &step.why);
+                }
+            }
+            first = "          ";
+        }
+    }
+
+    /// What a share is one of: after a confirmed change no longer of the kernel's own time.
+    fn of_which_time(&self) -> String {
+        let of = "of the time";
+        self.confirmed().map_or_else(|| of.to_owned(), |(id, _)| format!("{of} before the change of {id}"))
     }
 
     fn checks_by(&self, status: CheckStatus) -> impl Iterator<Item = &crate::outcome::Check> {
@@ -245,7 +272,8 @@ impl TriageOutcome {
             let _ = writeln!(out, "## Evidence matrix\n");
             let _ = writeln!(
                 out,
-                "| candidate | class | standing | share of time | for | against | measurement needed |\n|---|---|---|---|---|---|---|"
+                "| candidate | class | standing | share {} | for | against | measurement needed |\n|---|---|---|---|---|---|---|",
+                self.of_which_time()
             );
             for r in &self.evidence {
                 let list = |s: &[Statement]| s.iter().map(sourced).collect::<Vec<_>>().join("<br>");
@@ -311,9 +339,8 @@ fn bound_line(b: &Bound) -> String {
     format!("{} >= {:.2} us{share}: {} [{}]", b.name, b.time.value, b.how, b.time.provenance.kind)
 }
 
-fn text_candidate(out: &mut String, first: &str, row: &CandidateRow) {
-    let share =
-        row.share.as_ref().map_or("share unknown".to_owned(), |s| format!("{} of the time", percent(s)));
+fn text_candidate(out: &mut String, first: &str, row: &CandidateRow, of: &str) {
+    let share = row.share.as_ref().map_or("share unknown".to_owned(), |s| format!("{} {of}", percent(s)));
     let title = format!("{} ({}, {share}) {}", row.title, row.class, row.standing);
     wrap(out, first, 13, &title);
     let short = |s: &[Statement]| s.first().map(|s| s.text.clone());

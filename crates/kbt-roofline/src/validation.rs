@@ -33,12 +33,12 @@ pub(crate) fn validation(outcome: &TriageOutcome, sheet: &FactSheet, kind: Opera
         correctness,
         boundary: boundary(sheet, kind),
         experiment: match (outcome.experiments.first(), outcome.status) {
-            (Some(e), _) => first_experiment(e),
-            (None, Status::Diagnosed) => {
+            (Some(e), _) if outcome.confirmed().is_none() => first_experiment(e),
+            (_, Status::Diagnosed) => {
                 let next = outcome.next();
                 format!("{}: {}", next.action, next.falsified)
             }
-            (None, _) => {
+            (_, _) => {
                 "take the missing timing, with its spread: it is what would contradict the initial call"
                     .to_owned()
             }

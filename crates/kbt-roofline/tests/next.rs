@@ -66,3 +66,27 @@ fn a_conflict_is_settled_before_anything_is_tried() {
     assert_eq!(action, "");
     assert!(experiment.starts_with("settle the conflict first"), "{experiment}");
 }
+
+#[test]
+fn what_is_left_after_a_confirmed_change_speaks_of_the_time_before_it_and_waits() {
+    let sheet = "operator: {kind: elementwise, flop_per_element: 2, inputs: 2}\nshape: {elements: 268435456}\n\
+        dtypes: {inputs: [fp32], output: fp32}\ndataflow: {reuse: none, access: regular}\n\
+        implementation: {grid_ctas: 66, ctas_per_sm: 1}\n\
+        timing: {median_us: 1500, method: cuda_events, communication_included: false, kernels: 1}\n";
+    let before = run(sheet, &[]);
+    assert!(before.experiments.len() > 1 && !before.render_markdown().contains("before the change"));
+    let id = before.experiments[0].id.clone();
+    let after = run(sheet, &[&format!("experiment: {id}\nobserved_us: 900\nbaseline_us: 1500\n")]);
+    assert!(!after.experiments.is_empty());
+    let note = format!("of the time before the change of {id}: triage the changed kernel first");
+    assert!(after.experiments.iter().all(|e| e.prediction.contains(&note)), "{:?}", after.experiments);
+    let (action, experiment) = next(&after);
+    assert!(action.starts_with(&format!("keep the change of {id}")), "{action}");
+    assert!(experiment.starts_with(&action), "{experiment}");
+    assert_eq!(after.order.iter().filter(|s| s.priority == Priority::P1).count(), 1);
+    let text = after.render_text();
+    assert!(text.contains(&format!("next      keep the change of {id}")), "{text}");
+    let share = format!("% of the time before the change of {id}");
+    assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(&share), "{text}");
+    assert!(after.render_markdown().contains(&format!("share of the time before the change of {id}")));
+}

@@ -58,6 +58,52 @@ fn what_a_step_recommends_comes_first_even_where_the_triage_had_no_row_for_it() 
     assert_eq!(rest, before.evidence.iter().map(|r| &r.candidate).collect::<Vec<_>>());
 }
 
+/// What the text gives as the next step.
+fn next_in_text(outcome: &TriageOutcome) -> String {
+    let text = outcome.render_text().split_whitespace().collect::<Vec<_>>().join(" ");
+    text.split(" next ").nth(1).unwrap().to_owned()
+}
+
+#[test]
+fn the_text_names_what_the_order_puts_first() {
+    let before = triaged();
+    assert!(next_in_text(&before).starts_with(&before.experiments[0].factor));
+    // With experiments left, and with none.
+    let mut none = before.clone();
+    none.experiments.clear();
+    none.order.retain(|s| s.priority == Priority::P0);
+    for before in [before, none] {
+        let split = measured(FixClass::HandoffSplit, Ruled::Recommended, Step::Handoff);
+        let after = before.with_ladder(&[split]);
+        let p1: Vec<_> = after.order.iter().filter(|s| s.priority == Priority::P1).collect();
+        assert_eq!(p1.len(), 1, "{p1:?}");
+        assert!(next_in_text(&after).starts_with(&format!("{} {}", p1[0].action, p1[0].why)));
+        let left = after.experiments.first().map(|e| e.factor.clone());
+        let told = after.outputs.unwrap().validation.experiment;
+        assert!(told.starts_with(&left.unwrap_or_else(|| "do it: ".to_owned())), "{told}");
+    }
+}
+
+#[test]
+fn no_measurement_is_asked_for_that_could_only_speak_for_a_class_that_is_out() {
+    let mut before = triaged();
+    before.experiments.clear();
+    before.order.retain(|s| s.priority == Priority::P0);
+    before.evidence.retain(|r| r.class == BottleneckClass::Overlap);
+    for check in &mut before.checks {
+        check.status = if check.id == "no_overlap" { CheckStatus::NotEvaluated } else { CheckStatus::Clear };
+        check.needed = vec!["a figure of overlap".to_owned()];
+    }
+    let asked = |o: &TriageOutcome| o.next().action;
+    before.evidence[0].standing = Standing::Unlikely;
+    assert_eq!(asked(&before), "measure a figure of overlap");
+    let out = measured(FixClass::Reorder, Ruled::RuledOut, Step::Schedule);
+    let after = before.with_ladder(&[out]);
+    assert_eq!(after.evidence[0].standing, Standing::Barred);
+    let p1 = after.order.iter().find(|s| s.priority == Priority::P1).unwrap();
+    assert_eq!(p1.action, "time the call again, with its spread");
+}
+
 #[test]
 fn an_open_verdict_says_what_is_needed_and_one_that_could_not_tell_says_nothing() {
     let before = triaged();
