@@ -155,3 +155,22 @@ fn command(id: &str, case: &Case<'_>) -> Option<String> {
     };
     Some(format!("nvidia-smi --lock-gpu-clocks={mhz:.0}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kbt_evidence::Provenance;
+
+    #[test]
+    fn a_saving_within_the_spread_of_the_time_is_no_experiment() {
+        let us = |value| Figure::new("time", value, Unit::Microseconds, Provenance::given("f.yaml"));
+        let spread = |low, high| us(100.0).with_spread(low, high, "p10 to p90");
+        // 8 % of a time that varies by 10 %, and of one that varies by 2 %.
+        assert_eq!(falsified(&us(92.0), &spread(90.0, 110.0)), None);
+        let at = falsified(&us(92.0), &spread(98.0, 102.0)).unwrap();
+        assert!((at.value - 98.0).abs() < 1e-9, "{at}");
+        // Below the least saving nothing is predicted, however still the time stands.
+        assert_eq!(falsified(&us(98.5), &spread(99.9, 100.1)), None);
+        assert!(falsified(&us(97.5), &spread(99.9, 100.1)).is_some());
+    }
+}

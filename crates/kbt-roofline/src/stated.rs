@@ -59,8 +59,18 @@ fn replayed(case: &Case<'_>) -> bool {
     case.sheet.timing.as_ref().is_some_and(|t| t.method == Some(TimingMethod::CudaGraph))
 }
 
+/// Whether the largest tensor is stored in no more bits than those that the sheet states to suffice.
+fn as_narrow_as_suffices(case: &Case<'_>) -> bool {
+    let Some(d) = &case.sheet.dtypes else { return false };
+    let stored = case.work.largest().and_then(|t| t.read_as.or(d.output));
+    matches!((stored, d.sufficient), (Some(now), Some(enough)) if now.storage_bits() <= enough.storage_bits())
+}
+
 /// The fix of a candidate, less what the sheet says was done.
 pub(crate) fn fix(candidate: &CandidateSpec, case: &Case<'_>) -> String {
+    if candidate.id == "hbm_bandwidth" && as_narrow_as_suffices(case) {
+        return "move fewer useful bytes: fusion with a neighbour, reuse across calls; the format is as narrow as suffices, as stated".to_owned();
+    }
     if candidate.id == "launch_overhead" && replayed(case) {
         return "fuse the chain, or batch the calls: it is replayed from a CUDA graph already".to_owned();
     }
@@ -70,6 +80,9 @@ pub(crate) fn fix(candidate: &CandidateSpec, case: &Case<'_>) -> String {
 /// The factor of an experiment where the sheet says that the usual one was changed already, or the operator has another.
 pub(crate) fn factor(candidate: &CandidateSpec, case: &Case<'_>) -> Option<&'static str> {
     match (candidate.id, case.work.kind) {
+        ("hbm_bandwidth", _) if as_narrow_as_suffices(case) => Some(
+            "halve the bytes of the largest tensor ({tensor}: store it in half the width; wrong results, right timing, as its format is as narrow as suffices), same arithmetic and grid",
+        ),
         ("launch_overhead", _) if replayed(case) => Some(
             "replay a graph of ten calls, and divide by ten: the call is replayed from a CUDA graph already",
         ),
@@ -80,5 +93,31 @@ pub(crate) fn factor(candidate: &CandidateSpec, case: &Case<'_>) -> Option<&'sta
             "{parts} times the CTAs, each with its part of the work (of a sum: with the reduction between them)",
         ),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Ceilings, FactSheet, part, triage};
+
+    #[test]
+    fn a_format_that_is_as_narrow_as_suffices_is_not_to_be_halved() {
+        let stated = |sufficient: &str| {
+            let text = format!(
+                "operator: {{kind: elementwise, flop_per_element: 2, inputs: 2}}\nshape: {{elements: 268435456}}\n\
+                 dtypes: {{inputs: [fp32], output: fp32{sufficient}}}\ndataflow: {{reuse: none}}\n\
+                 timing: {{median_us: 1050, method: cuda_events, communication_included: false}}\n"
+            );
+            let sheet = FactSheet::from_yaml(&text, "f.yaml").unwrap();
+            let outcome = triage(&sheet, Some(&Ceilings::published(part("H100").unwrap())), &[]).unwrap();
+            let row = outcome.evidence.iter().find(|r| r.candidate == "hbm_bandwidth").unwrap();
+            let factor = outcome.experiments.iter().find(|e| e.candidate == "hbm_bandwidth");
+            (
+                row.fix.contains("a narrower format"),
+                factor.unwrap().factor.contains("wrong results, right timing"),
+            )
+        };
+        assert_eq!(stated(", sufficient: fp32"), (false, true));
+        assert_eq!(stated(""), (true, false));
     }
 }

@@ -231,3 +231,51 @@ impl TriageOutcome {
 fn measured(figure: &Figure) -> bool {
     figure.provenance.kind.is_measurement()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::CheckStatus;
+    use crate::{Ceilings, FactSheet, part, triage};
+    use kbt_evidence::{Provenance, Unit};
+
+    /// A diagnosis without evidence, in which one resource takes a measured share of the time.
+    fn with_share(resource: Resource, value: f64, call: Call) -> TriageOutcome {
+        let text = include_str!("../../../fixtures/facts/attention-without-overlap.yaml");
+        let sheet = FactSheet::from_yaml(text, "f.yaml").unwrap();
+        let device = sheet.device.as_ref().and_then(|d| d.name.clone()).unwrap();
+        let mut o = triage(&sheet, Some(&Ceilings::published(part(&device).unwrap())), &[]).unwrap();
+        o.evidence.clear();
+        o.call = Some(call);
+        let known = Provenance::measured("kbt tune", "NVIDIA H200", "2026-11-30");
+        let mut bound = o.bounds[0].clone();
+        bound.resource = resource;
+        bound.share = Some(Figure::new("share", value, Unit::Ratio, known));
+        o.bounds = vec![bound];
+        for check in o.checks.iter_mut().filter(|c| c.id == "small_shape") {
+            check.status = CheckStatus::Clear;
+        }
+        o
+    }
+
+    #[test]
+    fn each_threshold_rules_out_on_its_own_side_alone() {
+        for (class, resource, call) in [
+            (FixClass::MemoryTraffic, Resource::Hbm, Call::ComputeBound),
+            (FixClass::TensorThroughput, Resource::Compute, Call::MemoryBound),
+        ] {
+            let idle = |value| rules_out(class, resource, value, call);
+            assert_eq!([0.39, 0.41].map(idle), [true, false], "{class:?}");
+        }
+        let tensor =
+            |value| rules_out(FixClass::TensorThroughput, Resource::Compute, value, Call::ComputeBound);
+        assert_eq!([0.94, 0.96].map(tensor), [false, true]);
+        let launch = |value| rules_out(FixClass::LaunchShape, Resource::Launch, value, Call::ComputeBound);
+        assert_eq!([0.019, 0.021].map(launch), [true, false]);
+    }
+
+    fn rules_out(class: FixClass, resource: Resource, value: f64, call: Call) -> bool {
+        let verdicts = with_share(resource, value, call).verdicts();
+        verdicts.iter().find(|v| v.class == class).unwrap().standing == Ruled::RuledOut
+    }
+}
