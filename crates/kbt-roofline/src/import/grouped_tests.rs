@@ -107,3 +107,13 @@ fn counts_with_thousands_are_whole_on_either_page() {
         }
     }
 }
+
+#[test]
+fn a_row_that_ends_before_its_columns_is_said() {
+    let head = "\"ID\",\"Kernel Name\",\"gpu__time_duration.sum\",\"dram__bytes.sum\",\"sm__cycles_active.avg\"\n\
+                \"\",\"\",\"us\",\"byte\",\"cycle\"\n\"0\",\"k\",\"10\",\"64\",\"900\"\n";
+    let problems = |last: &str| import(format!("{head}{last}").as_bytes(), "n.csv", None).unwrap().problems;
+    assert_eq!(problems("\"1\",\"k\",\"10\",\"64\",\"900\"\n"), Vec::<String>::new());
+    let told = "line 4: the row ends after 3 of 5 columns: dram__bytes.sum and what follows of launch 1 is not there";
+    assert_eq!(problems("\"1\",\"k\",\"10\"\n"), [told]);
+}

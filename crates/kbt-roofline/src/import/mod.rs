@@ -103,7 +103,8 @@ impl Import {
         let mut out = String::from(
             "# Facts from a profiler's export. It knows no operator: before a triage add\n\
              #   operator: {kind: gemm | attention | normalization | elementwise | reduction | convolution}, shape, dtypes,\n\
-             #   dataflow: {reuse: ...}, and device.name.\n\
+             #   dataflow: {reuse: ...}, device.name,\n\
+             #   and timing.communication_included (true or false), where it is not there.\n\
              # The time is the profiler's own, with its clocks and cold caches: put the call's own median there, with its method.\n",
         );
         for other in &self.left_out {
@@ -154,7 +155,8 @@ fn sheet(origin: &str, kernel: &str, launches: &[Launch], problems: &mut Vec<Str
         method: Some(TimingMethod::Profiler),
         kernels: Some(1.0),
         launches: Some(count as f64),
-        communication_included: Some(communicates(kernel)),
+        // A kernel of another name may still hold a link between GPUs: that is the user's to state.
+        communication_included: communicates(kernel).then_some(true),
         provenance: Some(place.clone()),
         ..Timing::default()
     });

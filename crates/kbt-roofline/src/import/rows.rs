@@ -339,6 +339,13 @@ fn wide(
         let (line, record) = row;
         if record.len() > columns.len() {
             problems.push(format!("line {line}: {} fields under {} columns", record.len(), columns.len()));
+        } else if let Some(absent) = columns.get(record.len()) {
+            problems.push(format!(
+                "line {line}: the row ends after {} of {} columns: {absent} and what follows of launch {} is not there",
+                record.len(),
+                columns.len(),
+                record[0]
+            ));
         }
         let mut launch = identity(columns, row, locale, problems);
         for i in &metrics {
