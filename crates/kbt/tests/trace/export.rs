@@ -29,6 +29,14 @@ fn a_recorded_trace_has_rings_and_is_written_in_every_viewers_format() {
         kbt(&["export", file, "--to", "svg", "-o", "-", "--cta", "4294967295"]).status.code(),
         Some(2)
     );
+    for to in ["perfetto", "chrome", "parquet"] {
+        let output = kbt(&["export", file, "--to", to, "-o", "-", "--steps", "1"]);
+        let said = text(&output.stderr);
+        assert!(
+            output.status.code() == Some(2) && said.contains("--steps: accepted: with --to svg"),
+            "{said}"
+        );
+    }
 }
 
 #[test]

@@ -22,9 +22,9 @@ pub(super) struct Args {
     /// The file to write; `-` is standard output, for every format but Parquet.
     #[arg(short, long)]
     out: PathBuf,
-    /// SVG: the steps that are drawn.
-    #[arg(long, value_name = "N", default_value_t = TIMELINE_STEPS)]
-    steps: usize,
+    /// SVG: the steps that are drawn; 4 by default.
+    #[arg(long, value_name = "N")]
+    steps: Option<usize>,
     /// SVG: the CTA that is drawn; by default the first one with a step.
     #[arg(long, value_name = "N")]
     cta: Option<u32>,
@@ -49,8 +49,14 @@ type Writer = fn(&mut dyn Source, &mut dyn Write) -> Result<ExportCounts, TraceE
 
 pub(super) fn run(args: &Args) -> Outcome {
     apart(&args.out, &args.file)?;
-    if args.cta.is_some() && args.to != To::Svg {
-        return Err(Failure::input("--cta: accepted: with --to svg only; the other formats hold every CTA"));
+    for (option, given, all) in
+        [("--cta", args.cta.is_some(), "CTA"), ("--steps", args.steps.is_some(), "step")]
+    {
+        if given && args.to != To::Svg {
+            return Err(Failure::input(format!(
+                "{option}: accepted: with --to svg only; the other formats hold every {all}"
+            )));
+        }
     }
     match args.to {
         To::Perfetto => viewer(args, write_perfetto),
@@ -124,10 +130,11 @@ fn viewer(args: &Args, write: Writer) -> Outcome {
 
 fn drawing(args: &Args) -> Outcome {
     let mut source = args.reading.open(&args.file)?;
-    if args.steps == 0 {
+    let steps = args.steps.unwrap_or(TIMELINE_STEPS);
+    if steps == 0 {
         return Err(Failure::input("--steps 0: accepted: at least 1"));
     }
-    let options = AnalyseOptions { cta: args.cta, timeline_steps: args.steps, ..options(&args.file) };
+    let options = AnalyseOptions { cta: args.cta, timeline_steps: steps, ..options(&args.file) };
     let outcome = analyse(source.as_mut(), &options).map_err(failure)?;
     let drawing = svg(&outcome)?;
     outcome.problems.iter().for_each(|problem| crate::output::tell!("kbt: note: {problem}"));
