@@ -41,8 +41,8 @@ kinds! {
     FarStamp, "a time stamp or length so far from the others that it is no time of this trace; ignored";
     /// Time stamps below zero.
     NegativeStamps, "time stamps below zero; times are counted from the earliest";
-    /// The 32-bit clock wrapped.
-    ClockWrapped, "the 32-bit clock wrapped; unwrapped on the assumption that no two neighbours are 2^31 ticks apart";
+    /// The clock's counter, of 32 bits or of 43, wrapped.
+    ClockWrapped, "the clock's counter wrapped; unwrapped on the assumption that no two neighbours are half its range apart";
     /// A record that says nothing known.
     UnknownRecord, "a record of unknown kind, with an id beyond the tables, or without its name, place or time; ignored";
     /// NaN or Infinity in JSON.

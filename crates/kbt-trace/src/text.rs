@@ -39,7 +39,7 @@ impl TraceOutcome {
                  the kernel"
             ));
         }
-        self.roles.iter().for_each(|role| role_text(role, &mut out));
+        self.roles.iter().for_each(|role| role_text(role, t.quantum_cycles, &mut out));
         self.rings.iter().for_each(|ring| ring_text(ring, &mut out));
         out.line(match &self.critical {
             Critical::Roles { roles } => format!("pace: set by {}", roles.join(" and ")),
@@ -102,11 +102,12 @@ impl Lines {
     }
 }
 
-fn role_text(role: &RoleStats, out: &mut Lines) {
+fn role_text(role: &RoleStats, quantum_cycles: f64, out: &mut Lines) {
+    let told = |q: &Quantiles| told(q, quantum_cycles);
     let mut line = format!("{}: {} steps (start: {})", role.name, role.steps, role.step_starts_at);
     // Writing to a string does not fail.
     if let Some(period) = &role.period_cycles {
-        let _ = write!(line, ", period {} clk", spread(period));
+        let _ = write!(line, ", period {} clk", told(period));
     }
     if let Some(busy) = role.busy_cycles {
         let _ = write!(line, ", busy {busy:.0}");
@@ -139,7 +140,7 @@ fn role_text(role: &RoleStats, out: &mut Lines) {
     for wait in &role.waits {
         let mut line = format!("  wait {:<12} {} clk a step", wait.on, optional(wait.cycles));
         if let Some(each) = &wait.each_cycles {
-            let _ = write!(line, ", each {}", spread(each));
+            let _ = write!(line, ", each {}", told(each));
         }
         if !wait.released_by.is_empty() {
             let _ = write!(line, ", released by {}", wait.released_by.join(" or "));
@@ -155,7 +156,7 @@ fn role_text(role: &RoleStats, out: &mut Lines) {
     for event in &role.events {
         let mut line = format!("  {:<17} {} clk a step", event.name, optional(event.cycles));
         if let Some(each) = &event.each_cycles {
-            let _ = write!(line, ", each {}", spread(each));
+            let _ = write!(line, ", each {}", told(each));
         }
         let _ = write!(line, ", {:.2} a step", event.per_step);
         out.line(line);
@@ -228,6 +229,20 @@ fn handoff_text(handoff: &Handoff) -> String {
         optional(handoff.wait_rest_cycles),
         optional(handoff.wait_free_cycles)
     )
+}
+
+/// Digits after the point, at least 2, with which a value can be told from the limit that it is over.
+pub(crate) fn digits(value: f64, limit: f64) -> usize {
+    (2..12).find(|&digits| format!("{value:.digits$}") != format!("{limit:.digits$}")).unwrap_or(12)
+}
+
+/// One duration's spread: what lies below two steps of the clock is not told.
+fn told(q: &Quantiles, quantum_cycles: f64) -> String {
+    let least = 2.0 * quantum_cycles;
+    if quantum_cycles > 1.0 && q.p10 < least {
+        return format!("{:.0} (below {least:.0} to {:.0})", q.median, q.p90);
+    }
+    spread(q)
 }
 
 fn spread(q: &Quantiles) -> String {

@@ -241,6 +241,22 @@ fn periods_below_the_clocks_step_are_refused_with_what_follows_from_them() {
     assert_eq!((role.period_cycles, role.busy_cycles, role.slack_cycles), (None, None, None));
     assert_eq!((role.waits[0].cycles, outcome.wait_floor_cycles), (None, None));
     assert_eq!(problem(&outcome, ProblemKind::BelowQuantum), 2, "the wait and the period");
+    let pace = outcome.headline();
+    assert!(pace.contains("MMA has steps that the clock is too coarse to tell"), "{pace}");
+}
+
+#[test]
+fn a_tenth_below_the_clocks_step_is_not_told_in_text() {
+    // One wait in five takes 32 ns, a step of the timer; the others 96.
+    let wait = |i: u64| {
+        let dur = if i.is_multiple_of(5) { 32 } else { 96 };
+        json!({"ph": "X", "pid": 0, "tid": "MMA", "ts": i * 960, "dur": dur, "name": "wait P"})
+    };
+    let unit = Some(kbt_trace::Unit::Nanoseconds);
+    let options = ReadOptions { clock_mhz: Some(1000.0), unit, ..ReadOptions::default() };
+    let events: Vec<_> = (0..40).map(wait).collect();
+    let text = read(&serde_json::to_vec(&events).unwrap(), &options).unwrap().render_text();
+    assert!(text.contains("each 96 (below 64 to 96)") && text.contains("period 960 (960 to 960)"), "{text}");
 }
 
 #[test]

@@ -23,18 +23,29 @@ pub(super) fn find(roles: &[RoleStats], level: Option<Level>) -> Critical {
         return unknown("refused at level detail, where another role can set it; record at level coarse");
     }
     let with_slack: Vec<_> = roles.iter().filter_map(|r| Some((r, slack_percent(r)?))).collect();
+    let without = |role: &RoleStats| {
+        let (why, advice) = if role.waits.is_empty() {
+            ("recorded steps, but no waits", "record its waits too")
+        } else if role.steady_steps == 0 {
+            ("recorded no whole step", "record more steps of it")
+        } else {
+            ("has steps that the clock is too coarse to tell", "record SM cycles")
+        };
+        Critical::Unknown {
+            reason: format!("{} {why}: whether it sets the pace is not known; {advice}", role.name),
+        }
+    };
     if with_slack.is_empty() {
+        if let Some(role) = roles.iter().find(|r| r.steps > 0 && !r.waits.is_empty()) {
+            return without(role);
+        }
         return unknown(
             "no role recorded both waits and steps; record wait-begin and wait-end around each barrier",
         );
     }
     // A role that may be busy all the time could set the pace alone, so that nothing may be said of the others.
     if let Some(role) = roles.iter().find(|r| r.steps > 0 && slack_percent(r).is_none()) {
-        let why =
-            if role.waits.is_empty() { "recorded steps, but no waits" } else { "recorded no whole step" };
-        let reason =
-            format!("{} {why}: whether it sets the pace is not known; record its waits too", role.name);
-        return Critical::Unknown { reason };
+        return without(role);
     }
     let critical: Vec<_> = with_slack
         .iter()

@@ -59,6 +59,7 @@ mod walk;
 use crate::observe::{DEFAULT_LIMIT_PERCENT, ObserverReport};
 use crate::outcome::{Absolute, CleanStep, SCHEMA, TraceFacts, TraceOutcome};
 use crate::rings::{self, Ring};
+use crate::text::digits;
 use crate::{Level, Problem, ProblemKind, Problems, Source, TraceError, TraceInfo, spelt};
 pub(crate) use critical::{CRITICAL_PERCENT, slack_percent};
 use kbt_evidence::{Figure, Provenance};
@@ -257,7 +258,8 @@ fn absolute(
         );
         return Absolute::Refused { reason };
     }
-    let says = format!("coarse tracing costs {:.2} % (at most {cost:.2} %)", coarse.inflation_percent);
+    let digits = digits(cost, limit);
+    let says = format!("coarse tracing costs {:.2} % (at most {cost:.digits$} %)", coarse.inflation_percent);
     if cost <= limit {
         Absolute::Accepted { reason: format!("{says}, within the limit of {limit} %") }
     } else {

@@ -1,6 +1,7 @@
 //! Gates: limits on the metrics of a comparison.
 
 use super::TraceDiff;
+use crate::text::digits;
 use crate::{Problem, ProblemKind, TraceError, spelt};
 use std::collections::BTreeSet;
 
@@ -54,12 +55,17 @@ impl std::str::FromStr for Gate {
             let (what, limit) = value.or_else(growth)?;
             let what = what.trim();
             let named = !what.is_empty() && !what.starts_with(':');
-            named.then(|| Self { what: what.to_owned(), limit })
+            // What no trace can meet is a slip.
+            let possible = match limit {
+                Limit::Growth(percent) => percent >= -100.0,
+                Limit::Value(value) => value >= 0.0,
+            };
+            (named && possible).then(|| Self { what: what.to_owned(), limit })
         };
         parse().ok_or_else(|| TraceError::Argument {
             what: "gate",
             found: text.to_owned(),
-            accepted: "METRIC=PERCENT of growth or METRIC<=CYCLES, each with `ROLE:` in front for one role: period=3, \
+            accepted: "METRIC=PERCENT of growth, at least -100, or METRIC<=CYCLES, at least 0, each with `ROLE:` in front for one role: period=3, \
                        'wait P_full1=10', 'Softmax0: busy<=2500'"
                 .into(),
         })
@@ -88,10 +94,12 @@ impl Limit {
             }
             (Self::Growth(_), Some(b), None) => Some(format!("from 0 to {b:.2}, which no percentage tells")),
             (Self::Growth(limit), _, Some(p)) => {
-                (p > limit).then(|| format!("{p:+.2} %, allowed {limit:+.2} %"))
+                let digits = digits(p, limit);
+                (p > limit).then(|| format!("{p:+.digits$} %, allowed {limit:+.digits$} %"))
             }
             (Self::Value(limit), Some(b), _) => {
-                (b > limit).then(|| format!("{b:.2}, allowed at most {limit:.2}"))
+                let digits = digits(b, limit);
+                (b > limit).then(|| format!("{b:.digits$}, allowed at most {limit:.digits$}"))
             }
         }
     }
@@ -176,6 +184,31 @@ impl TraceDiff {
             what: "gate",
             found: spelt(&gate.to_string()).into_owned(),
             accepted: metrics.iter().map(|metric| spelt(metric)).collect::<Vec<_>>().join(", "),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_barely_over_its_limit_is_not_rounded_to_it() {
+        let grown = Limit::Growth(5.0).forbids((Some(1e5), Some(105_001.0)), Some(5.001));
+        assert_eq!(grown.as_deref(), Some("+5.001 %, allowed +5.000 %"));
+        let value = Limit::Value(700.0).forbids((None, Some(700.0004)), None);
+        assert_eq!(value.as_deref(), Some("700.0004, allowed at most 700.0000"));
+        assert_eq!(Limit::Growth(5.0).forbids((Some(1.0), Some(1.05)), Some(5.0)), None);
+    }
+
+    #[test]
+    fn what_no_trace_can_meet_is_no_gate() {
+        for bad in ["period=-100.1", "period<=-1", "period = -200 %"] {
+            let message = bad.parse::<Gate>().unwrap_err().to_string();
+            assert!(message.contains("at least -100, or METRIC<=CYCLES, at least 0"), "{message}");
+        }
+        for sound in ["period=-100", "period=-5", "tail<=0"] {
+            assert!(sound.parse::<Gate>().is_ok(), "{sound}");
         }
     }
 }
