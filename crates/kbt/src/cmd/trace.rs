@@ -52,7 +52,7 @@ enum Command {
     #[command(after_help = "Example:\n  kbt trace diff before.kbttrace after.kbttrace --gate period=3\n\n\
         Metrics are means over steps where their name holds no quantile; `kbt trace stats` prints medians.\n\
         Exit code 1 where a gated metric is over its limit, or is in one trace alone; 2 where a gated trace is cut or \
-        damaged, a role of it did not come to its close(), or too many of its steps are left out; 3 where a gated trace is of level detail.")]
+        damaged or its buffer was full, a role of it did not come to its close(), or too many of its steps are left out; 3 where a gated trace is of level detail.")]
     Diff {
         /// The first trace.
         a: PathBuf,
