@@ -171,12 +171,15 @@ impl SplitOutcome {
             ),
             None => "not scored: no measured sweep beside it".to_owned(),
         };
-        let says = if model.is_flat() {
-            "sees no difference between the handoffs".to_owned()
-        } else {
-            format!("has its shortest period at {}", best.integers)
-        };
-        let statement = format!("the model (modelled; {score}) {says}");
+        // A model to which all handoffs are the same speaks for none of them, and against none.
+        if model.is_flat() {
+            let reason = format!(
+                "{}; the model cannot tell, as it sees no difference between the handoffs",
+                verdict.reason
+            );
+            return Verdict { reason, ..verdict };
+        }
+        let statement = format!("the model (modelled; {score}) has its shortest period at {}", best.integers);
         verdict.with(Evidence::supports(statement, Vec::new()))
     }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use kbt_evidence::{Provenance, Standing};
+use kbt_split::model::HandoffTimes;
 use kbt_split::outcome::{Confirmed, PointStatus, RatioFigure, SplitOutcome};
 use kbt_split::record::CheckOutcome;
 use kbt_split::{Choice, Space, Spec};
@@ -77,4 +78,25 @@ fn the_headline_of_a_sweep_that_compared_nothing_says_so() {
         let headline = outcome.headline();
         assert!(headline.starts_with("split: no setting was compared with the baseline; "), "{headline}");
     }
+}
+
+#[test]
+fn a_model_to_which_all_handoffs_are_the_same_speaks_for_none() {
+    let times = |chunk: f64| -> HandoffTimes {
+        serde_json::from_value(serde_json::json!({
+            "chunk_cycles": chunk, "tile_cycles": chunk / 8.0, "other_consumer_cycles": 300, "round_trip_cycles": 80,
+            "producer_other_cycles": 100, "chunks_count": 4, "consumer_feeds_producer": true,
+            "provenance": {"kind": "assumed", "by": "a test"}
+        }))
+        .unwrap()
+    };
+    let told = |chunk| {
+        let outcome = swept(Speed::Same, 1.0, 0.999, 1.001).with_model(&times(chunk)).unwrap();
+        let flat = outcome.model.as_ref().unwrap().is_flat();
+        let verdict = outcome.verdicts().remove(0);
+        let evidence = verdict.evidence.iter().filter(|e| e.statement.starts_with("the model")).count();
+        (flat, verdict.reason.contains("the model cannot tell"), evidence)
+    };
+    assert_eq!(told(0.001), (true, true, 0));
+    assert_eq!(told(400.0), (false, false, 1));
 }
