@@ -212,7 +212,10 @@ fn badge(s: Source) -> Markup {
         Known::Modelled | Known::Assumed => "weak",
     };
     match s.id {
-        Some(id) => html! { a class={ "b " (strength) } href={ "#s" (id) } { (s.known) } },
+        Some(id) => {
+            // The sources are a section of their own; a tab stop a number would hide what else can be reached.
+            html! { a class={ "b " (strength) } href={ "#s" (id) } tabindex="-1" { (s.known) } }
+        }
         None => html! { span class={ "b " (strength) } { (s.known) } },
     }
 }

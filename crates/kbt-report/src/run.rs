@@ -354,6 +354,12 @@ impl Run {
         self.steps_verdicts().cloned().collect()
     }
 
+    /// Whether a trace was read after the triage had told its line.
+    pub(crate) fn traced(&self) -> bool {
+        let triaged = self.triage.as_ref().is_some_and(|t| t.outcome.is_some());
+        triaged && self.trace.as_ref().is_some_and(|t| t.outcome.is_some())
+    }
+
     /// The busy share of each traced role.
     pub(crate) fn roles(&self) -> Vec<Figure> {
         self.trace.as_ref().and_then(|t| t.outcome.as_ref()).map(busy_roles).unwrap_or_default()

@@ -23,3 +23,13 @@ const reveal = () => {
 };
 addEventListener("hashchange", reveal);
 reveal();
+// A region is a tab stop only where it scrolls.
+const stops = () => {
+  for (const region of document.querySelectorAll("div.scroll, pre:not(.command)")) {
+    if (region.scrollWidth > region.clientWidth) region.tabIndex = 0;
+    else region.removeAttribute("tabindex");
+  }
+};
+addEventListener("resize", stops);
+for (const fold of document.querySelectorAll("details")) fold.addEventListener("toggle", stops);
+stops();

@@ -169,6 +169,17 @@ fn every_number_in_a_table_says_how_it_is_known() {
         };
         assert!(after.starts_with("<a class=\"b "), "{}", after.chars().take(80).collect::<String>());
     }
+    // A tab stop a number would hide what else can be reached by the keyboard.
+    assert!(
+        html.split("<a class=\"b ").skip(1).all(|a| a.split('>').next().unwrap().contains("tabindex=\"-1\""))
+    );
+}
+
+#[test]
+fn the_line_of_the_triage_says_that_the_trace_came_after_it() {
+    let told = "(before the trace had looked)";
+    let (_, html, md) = full("before-the-trace");
+    assert_eq!([html.matches(told).count(), md.matches(told).count()], [1, 1]);
 }
 
 #[test]
@@ -186,6 +197,7 @@ fn every_step_has_its_section_whatever_became_of_it() {
     assert!(markdown.contains("**What would give it:** A run on the device."), "{markdown}");
     assert_eq!(markdown.matches("This step has not run").count(), 5);
     assert!(markdown.contains("Refused: a trace needs a measurement."), "{markdown}");
+    assert!(!markdown.contains("before the trace had looked"));
 }
 
 #[test]

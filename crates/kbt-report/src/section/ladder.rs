@@ -6,7 +6,16 @@ use crate::doc::{
 };
 use crate::record::Conflict;
 use crate::run::Run;
-use kbt_evidence::Unit;
+use kbt_evidence::{Step, Unit};
+
+/// A step's line; the triage's, written before there was a trace, says so.
+fn told(run: &Run, step: Step, headline: &str) -> Line {
+    let mut line = prose(headline);
+    if step == Step::Triage && run.traced() {
+        line.push(text(" (before the trace had looked)"));
+    }
+    line
+}
 
 pub(super) fn section(sources: &Sources, run: &Run) -> Section {
     let mut table = Table::new(
@@ -30,7 +39,7 @@ pub(super) fn section(sources: &Sources, run: &Run) -> Section {
         table.row(Row::new(vec![
             name,
             line![Inline::Origin(done.origin)],
-            prose(done.headline),
+            told(run, rung.step, done.headline),
             done.needs.map_or_else(|| cell(None), prose),
             line![sources.number(done.timing.wall_s, Unit::Seconds, &done.timing.provenance)],
             known,

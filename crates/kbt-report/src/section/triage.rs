@@ -14,6 +14,12 @@ pub(super) fn blocks(sources: &Sources, run: &Run, o: &TriageOutcome) -> Result<
     // The matrix as the run leaves it: what later steps found stands where the triage had only leads.
     let o = &o.with_roles(&run.roles()).with_ladder(&run.verdicts());
     let mut blocks = Vec::new();
+    if run.traced() {
+        blocks.push(Block::Paragraph(line![
+            "The line above is of the triage alone, before the trace had looked; what follows is with what the later \
+             steps found."
+        ]));
+    }
     if let Some(question) = &o.question {
         blocks.push(Block::Paragraph(line!["Asked: ", prose(question)]));
     }
