@@ -395,4 +395,22 @@ fn a_kernel_of_many_instructions_an_element_is_not_called_memory_bound() {
     // Four elements a thread.
     assert!(climb(&listing(1024).replace("STG.E ", "STG.E.128 "), "").contains("257 issue slots an element"));
     assert!(!climb(&listing(8), "").contains("issue slots"));
+    // Two loops over the elements, of which the first stores nothing: both count.
+    let two = |n: usize| {
+        let pass = |at: usize, last: &str| {
+            let mut body = vec!["LDG.E R0, [R2]".to_owned()];
+            body.extend(vec!["FFMA R0, R0, R0, R0".to_owned(); n]);
+            body.extend((!last.is_empty()).then(|| last.to_owned()));
+            body.push(format!("@P0 BRA `(.L_{at})"));
+            body
+        };
+        let mut all = pass(0, "");
+        all.extend(pass(all.len(), "STG.E [R2], R0"));
+        all.push("EXIT".to_owned());
+        let line = |(i, text): (usize, &String)| format!(".L_{i}:\n/*{:04x}*/ {text} ;\n", i * 16);
+        let lines: String = all.iter().enumerate().map(line).collect();
+        format!("\t.target\tsm_90a\n\t.section\t.text.k,\"ax\",@progbits\n{lines}")
+    };
+    let told = climb(&two(500), "");
+    assert!(told.contains("1005 issue slots an element"), "{told}");
 }

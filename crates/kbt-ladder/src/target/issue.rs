@@ -11,10 +11,10 @@ use kbt_sass::{Function, Interval, Listing, LoopKind, Unit, bound_of_function, b
 impl TargetTuner<'_> {
     /// The facts with the issue slots of an element, where the machine code is this build's and tells them.
     pub(super) fn with_issue_slots(&mut self, mut sheet: FactSheet) -> FactSheet {
-        let Some(bytes) = stored_an_element(&sheet) else { return sheet };
+        let Some(width) = widths(&sheet) else { return sheet };
         // A step of its own says what is wrong with the machine code.
         let (Ok(profile), Ok(code)) = (self.profile(), self.code()) else { return sheet };
-        let slots = code.kernel().and_then(|f| slots_a_byte(f, &code.listing, &profile));
+        let slots = code.kernel().and_then(|f| slots_an_element(f, &code.listing, &profile, &width));
         let Some(slots) = slots.filter(|_| code.stale.is_none()) else { return sheet };
         let counted = provenance(&code.listing);
         let known = match &sheet.implementation {
@@ -28,7 +28,7 @@ impl TargetTuner<'_> {
         };
         let implementation = sheet.implementation.get_or_insert_default();
         if implementation.issue_slots_per_element.is_none() {
-            implementation.issue_slots_per_element = Some(slots * bytes);
+            implementation.issue_slots_per_element = Some(slots);
             implementation.uncounted_loop = code.kernel().and_then(arithmetic_alone);
             implementation.provenance = Some(known);
         }
@@ -54,39 +54,67 @@ fn arithmetic_alone(function: &Function) -> Option<String> {
     found.map(|(i, _)| analysis.loop_name(i).to_owned())
 }
 
-/// The bytes that a kernel stores for one element; only of operators that store one for each that they read.
-fn stored_an_element(sheet: &FactSheet) -> Option<f64> {
+/// Bytes of an element.
+struct Widths {
+    /// What is stored for it.
+    stored: f64,
+    /// The narrowest of what is read.
+    read: f64,
+}
+
+/// Only of operators that store one element for each that they read.
+fn widths(sheet: &FactSheet) -> Option<Widths> {
     let operator = sheet.operator.as_ref()?;
     if !matches!(operator.kind?, OperatorKind::Elementwise | OperatorKind::Normalization) {
         return None;
     }
     let dtypes = sheet.dtypes.as_ref()?;
-    let output = dtypes.output.or_else(|| dtypes.inputs.as_ref()?.first().copied())?;
-    Some(output.bytes(operator.outputs.unwrap_or(1.0)))
+    let inputs = dtypes.inputs.as_deref().unwrap_or_default();
+    let output = dtypes.output.or_else(|| inputs.first().copied())?;
+    let stored = output.bytes(operator.outputs.unwrap_or(1.0));
+    let read = inputs.iter().map(|d| d.bytes(1.0)).min_by(f64::total_cmp).unwrap_or(stored);
+    Some(Widths { stored, read })
 }
 
-/// The fewest issue slots a stored byte: of the loops that store, else of what the whole function must execute once. An
-/// inner loop counts as one trip, so that this is the least.
-fn slots_a_byte(function: &Function, listing: &Listing, profile: &DeviceProfile) -> Option<f64> {
+/// The fewest issue slots an element: of the loops that store, and of each loop beside them that reads and does not, which
+/// is taken to pass over every element too; where no loop stores, of what the whole function must execute once. An inner
+/// loop counts as one trip, so that this is the least.
+fn slots_an_element(
+    function: &Function,
+    listing: &Listing,
+    profile: &DeviceProfile,
+    width: &Widths,
+) -> Option<f64> {
     let analysis = Analysis::new(function, &Unit::mufu(), &Unit::f2fp());
-    let of = |bound: kbt_sass::Bound, part: &Interval| {
-        let stored: f64 = part.indices().filter_map(|i| stored_bytes(function, i)).sum();
-        (stored > 0.0).then(|| bound.issue_cycles / stored)
+    let moved = |part: &Interval, opcode: &str| -> f64 {
+        part.indices().filter_map(|i| moved_bytes(function, i, opcode)).sum()
     };
-    let loops = (0..analysis.loops.len()).filter_map(|i| {
+    let of = |bound: &kbt_sass::Bound, part: &Interval| {
+        let stored = moved(part, "STG");
+        (stored > 0.0).then(|| bound.issue_cycles / stored * width.stored)
+    };
+    let (mut storing, mut passes): (Option<f64>, f64) = (None, 0.0);
+    for (i, of_loop) in analysis.loops.iter().enumerate() {
         let (bound, part) = bound_of_loop(&analysis, i, profile, 1, listing);
-        of(bound, &part)
-    });
-    loops.min_by(f64::total_cmp).or_else(|| {
+        let read = moved(&part, "LDG");
+        match of(&bound, &part) {
+            Some(slots) => storing = Some(storing.map_or(slots, |least: f64| least.min(slots))),
+            None if of_loop.parent.is_none() && read > 0.0 => {
+                passes += bound.issue_cycles / read * width.read;
+            }
+            None => {}
+        }
+    }
+    storing.map(|slots| slots + passes).or_else(|| {
         let (bound, part) = bound_of_function(&analysis, profile, 1, listing);
-        of(bound, &part)
+        of(&bound, &part)
     })
 }
 
-/// Bytes that an instruction stores to global memory; 4 where the opcode names no width.
-fn stored_bytes(function: &Function, index: usize) -> Option<f64> {
+/// Bytes that an instruction of an opcode moves to or from global memory; 4 where it names no width.
+fn moved_bytes(function: &Function, index: usize, opcode: &str) -> Option<f64> {
     let mut parts = function.instructions.get(index)?.opcode().split('.');
-    if parts.next() != Some("STG") {
+    if parts.next() != Some(opcode) {
         return None;
     }
     let width = |m: &str| match m {

@@ -1,7 +1,8 @@
 //! Collects the variants of a schedule outcome: finds the function and region of each, counts, bounds, compares.
 
+use super::busiest::busiest_loop;
 use super::work::Work;
-use super::{Comparison, SCHEMA, ScheduleOutcome, SectionKind, Variant, VariantKind};
+use super::{Comparison, SCHEMA, ScheduleOutcome, Section, SectionKind, Variant, VariantKind};
 use crate::metrics::provenance;
 use crate::{
     Analysis, CAVEAT, Function, Interval, Listing, LoopKind, Unit, bound, bound_of_function, bound_of_loop,
@@ -134,6 +135,7 @@ impl<'p> ScheduleBuilder<'p> {
             name: input.name.to_owned(),
             kind: input.kind,
             built_by: input.built_by.to_owned(),
+            spills_elsewhere: spills_elsewhere(&analysis, &metrics),
             metrics,
             bound,
             trips,
@@ -211,18 +213,23 @@ fn find<'l>(input: &VariantInput<'l>) -> Result<&'l Function, VariantError> {
     })
 }
 
-/// The user loop that a kernel's time is looked for in: the one with the most transcendental instructions and packed
-/// conversions, of several the innermost and longest.
-#[must_use]
-pub fn busiest_loop(analysis: &Analysis<'_>) -> Option<String> {
-    let count = |body: &Interval| {
-        let insns = body.indices().filter_map(|i| analysis.function.instructions.get(i));
-        insns.filter(|i| matches!(i.mnemonic(), "MUFU" | "F2FP")).count()
+/// Where registers are spilled, where that is not in the region: the first of the loops, else the function.
+fn spills_elsewhere(analysis: &Analysis<'_>, region: &Section) -> Option<String> {
+    if region.local_memory.spills() {
+        return None;
+    }
+    let part = |name: &str, kind: SectionKind, body: &Interval| {
+        let local = analysis.count(name, kind, body).local_memory;
+        let (out, back) = (
+            local.spill_store_bytes + local.shared_spill_store_bytes,
+            local.spill_load_bytes + local.shared_spill_load_bytes,
+        );
+        local.spills().then(|| format!("{name} spills {out} bytes and loads {back} back"))
     };
-    let user = |(_, l): &(usize, &crate::Loop)| l.kind == LoopKind::User;
-    let loops = analysis.loops.iter().enumerate().filter(user);
-    let best = loops.max_by_key(|(i, l)| (count(&l.body), l.depth, l.body.len(), std::cmp::Reverse(*i)))?;
-    Some(analysis.loop_name(best.0).to_owned())
+    let mut loops = (0..analysis.loops.len()).filter(|i| analysis.loops[*i].kind == LoopKind::User);
+    loops
+        .find_map(|i| part(analysis.loop_name(i), SectionKind::Region, &analysis.loops[i].body))
+        .or_else(|| part(WHOLE, SectionKind::Region, &analysis.whole()))
 }
 
 fn region(analysis: &Analysis<'_>, name: &str) -> Option<Interval> {

@@ -1,12 +1,14 @@
 //! What the schedule step returns: machine-code metrics, and the schedule outcome of the ladder.
 
 mod builder;
+mod busiest;
 mod render;
 mod schedule;
 mod section;
 mod work;
 
-pub use builder::{ScheduleBuilder, VariantError, VariantInput, busiest_loop};
+pub use builder::{ScheduleBuilder, VariantError, VariantInput};
+pub use busiest::busiest_loop;
 pub use schedule::{Comparison, ScheduleOutcome, Variant, VariantKind};
 pub use section::{
     Interleave, Issue, LocalMemory, LoopFacts, MetricsOutcome, Operations, Registers, Run, Section,

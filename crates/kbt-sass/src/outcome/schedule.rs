@@ -33,6 +33,9 @@ pub struct Variant {
     pub built_by: String,
     /// Counts over the region.
     pub metrics: Section,
+    /// Where the function spills registers, where that is not in the region.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spills_elsewhere: Option<String>,
     /// The bound of the region, where a profile was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<Bound>,
@@ -122,7 +125,12 @@ impl ScheduleOutcome {
             line += &format!("; headroom {headroom:.0} %");
         }
         let local = &first.metrics.local_memory;
-        line + if local.spills() { "; spills" } else { "; no spills" }
+        let spills = match (&first.spills_elsewhere, local.spills()) {
+            (_, true) => "; spills".to_owned(),
+            (Some(place), false) => format!("; no spills in it, but {place}"),
+            (None, false) => "; no spills".to_owned(),
+        };
+        line + &spills
     }
 
     /// What the step says of each class of fix that machine code can speak about.
@@ -286,6 +294,12 @@ impl ScheduleOutcome {
         if local.spills() {
             return new(Standing::Recommended, "registers are spilled in the region")
                 .with(Evidence::supports(format!("`{}` spills in {}", first.name, self.region), figures))
+                .next("kbt sass regs FILE.ptx --arch ARCH sweeps the budgets");
+        }
+        if let Some(place) = &first.spills_elsewhere {
+            let reason = format!("no register is spilled in the region, but {place}");
+            return new(Standing::Open, &reason)
+                .with(Evidence::supports(format!("`{}`: {place}", first.name), Vec::new()))
                 .next("kbt sass regs FILE.ptx --arch ARCH sweeps the budgets");
         }
         let no_spill =
