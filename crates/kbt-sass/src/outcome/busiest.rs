@@ -53,7 +53,13 @@ fn cost(insn: &Instruction) -> u64 {
 pub fn busiest_loop(analysis: &Analysis<'_>) -> Option<String> {
     let loops = &analysis.loops;
     let is_user = |l: &usize| loops[*l].kind == LoopKind::User;
-    let user: Vec<usize> = (0..loops.len()).filter(is_user).collect();
+    let most = analysis.roles.iter().filter_map(|r| r.registers).max().unwrap_or(0);
+    // A role that gives its registers away moves data for the others.
+    let is_giver = |l: &usize| {
+        let inside = |r: &&crate::Role| loops[*l].body.indices().next().is_some_and(|i| r.body.contains(i));
+        analysis.roles.iter().filter(inside).any(|r| r.registers.is_some_and(|n| n * 2 < most))
+    };
+    let user: Vec<usize> = (0..loops.len()).filter(|l| is_user(l) && !is_giver(l)).collect();
     let mut depth = vec![0_u32; analysis.function.instructions.len()];
     for i in user.iter().flat_map(|l| loops[*l].body.indices()) {
         depth[i] += 1;
@@ -107,6 +113,22 @@ mod tests {
     }
 
     const EPILOGUE: [&str; 3] = ["MUFU.EX2 R0, R1", "MUFU.RCP R2, R0", "FMUL R3, R2, R1"];
+
+    #[test]
+    fn a_role_that_gives_its_registers_away_is_not_where_the_time_is_looked_for() {
+        let kernel = |gives: &str| {
+            let copies = ["LDG.E.128 R4, desc[UR4][R8.64]"; 8];
+            let mut lines = vec!["@P0 BRA 14".to_owned(), format!("USETMAXREG{gives}")];
+            lines.extend(copies.iter().map(|l| (*l).to_owned()));
+            lines.extend(["@P0 BRA 2".to_owned(), "EXIT".to_owned(), "NOP".to_owned(), "NOP".to_owned()]);
+            lines.push("USETMAXREG.TRY_ALLOC.CTAPOOL UP0, 0xe8".to_owned());
+            lines.extend(vec!["FFMA R4, R8, R12, R4".to_owned(); 40]);
+            lines.extend(["@P0 BRA 15".to_owned(), "EXIT".to_owned()]);
+            busiest(&lines.iter().map(String::as_str).collect::<Vec<_>>())
+        };
+        assert_eq!(kernel(".DEALLOC.CTAPOOL 0x28"), "loop:1");
+        assert_eq!(kernel(".TRY_ALLOC.CTAPOOL UP0, 0xe0"), "loop:0");
+    }
 
     /// Loops one after the other, each with its body.
     fn loops(bodies: &[&[&str]]) -> Vec<String> {
