@@ -186,6 +186,35 @@ pub(super) fn inputs(
     None
 }
 
+/// The same with one input equal to another, in a quarter of its values where it has many. `None` where no two can be.
+pub(super) fn equal(
+    program: &Program,
+    mut inputs: Vec<Vec<f64>>,
+    extent: Extent,
+    rng: &mut Rng,
+) -> Option<Vec<Vec<f64>>> {
+    let shape = |i: usize| program.inputs[i].shape;
+    let all = 0..inputs.len();
+    let pairs = all.clone().flat_map(|i| all.clone().map(move |j| (i, j)));
+    let ranges = ranges(program);
+    let meet = |i: usize, j: usize| ranges[i].lo.max(ranges[j].lo) <= ranges[i].hi.min(ranges[j].hi);
+    let pairs: Vec<(usize, usize)> =
+        pairs.filter(|&(i, j)| i != j && shape(j) <= shape(i) && meet(i, j)).collect();
+    if pairs.is_empty() {
+        return None;
+    }
+    let (to, from) = pairs[rng.below(pairs.len())];
+    let count = inputs[to].len();
+    for i in 0..count {
+        let value = inputs[from][extent.index(shape(from), shape(to), i)];
+        let range = ranges[to];
+        if (count == 1 || rng.below(4) == 0) && range.lo <= value && value <= range.hi {
+            inputs[to][i] = value;
+        }
+    }
+    Some(inputs)
+}
+
 /// Where inputs may lie: within their declared ranges and within what is assumed of them directly. An assumption that
 /// leaves nothing of a range is left to fail.
 fn ranges(program: &Program) -> Vec<Range> {

@@ -51,11 +51,11 @@ impl Replay {
                     let same =
                         x.value.to_bits() == y.value.to_bits() || (x.value.is_nan() && y.value.is_nan());
                     let apart = (f64::from(x.value) - f64::from(y.value)).abs();
-                    // What overflows in one must at least nearly do so in real arithmetic: no error explains it else.
+                    // What overflows in one must at least nearly do so in the other, and in real arithmetic: no error explains
+                    // it else, whatever becomes NaN or an ordinary number least of all.
                     let infinite = x.value.is_infinite() || y.value.is_infinite();
-                    let overflows = |t: &Tracked| t.real.abs() >= OVERFLOWS;
                     same || if infinite {
-                        overflows(x) && overflows(y) && x.real.signum() == y.real.signum()
+                        overflows(x) && overflows(y) && x.value.signum() == y.value.signum()
                     } else if (x.error + y.error).is_nan() {
                         // No bound is known, as of the root of what is flushed in one of reals and f32: nearly the same.
                         apart <= f64::from(x.value).abs() * ALIKE
@@ -89,6 +89,15 @@ impl Replay {
 
 /// From here on rounding may take a value to infinity.
 const OVERFLOWS: f64 = f32::MAX as f64 * (1.0 - 1.0 / 1024.0);
+
+/// Whether a value is infinite, or so near to it that other rounding may make it so, in f32 as in real arithmetic.
+pub(super) fn overflows(t: &Tracked) -> bool {
+    let value = f64::from(t.value);
+    value.abs() >= OVERFLOWS && t.real.abs() >= OVERFLOWS && value.signum() == t.real.signum()
+}
+
+/// In place of infinity, which JSON does not have.
+const UNBOUNDED: f64 = f64::MAX;
 /// How many codes apart two operands may convert that differ by their errors: more than neighbours only for the finest
 /// formats, of values whose exponents a guard lets move by 2^-10. Where an operand takes what another conversion gives, a step
 /// of that may be many of these.
@@ -125,11 +134,15 @@ fn stepped(program: &Program) -> Vec<bool> {
     is
 }
 
-/// The greatest error bound over the greatest magnitude. What is 0 throughout, or beyond f32, has none.
+/// The greatest error bound over the greatest magnitude. What is 0 throughout, or beyond f32, has none; where one value
+/// has no bound, nothing bounds them all.
 fn error_ratio(values: &[Tracked]) -> f64 {
     let most = |of: fn(&Tracked) -> f64| values.iter().map(of).filter(|x| x.is_finite()).fold(0.0, f64::max);
     // Where the real value is 0 the f32 that stands for it is all error.
     let magnitude = most(|v| v.real.abs()).max(most(|v| f64::from(v.value).abs()));
+    if values.iter().any(|v| !v.error.is_finite() && !overflows(v)) {
+        return UNBOUNDED;
+    }
     let error = most(|v| v.error);
     if magnitude > 0.0 { error / magnitude } else { 0.0 }
 }

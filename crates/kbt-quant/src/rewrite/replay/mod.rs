@@ -1,7 +1,7 @@
 //! Baseline and candidate run bit by bit on inputs made to tell them apart.
 //!
 //! The inputs: random within the declared ranges, with masked elements, a masked group, a masked row, huge and tiny
-//! ones, the ends of the ranges in combination, and inputs placed by bisection on either side of every boundary between neighbouring codes. Where a code
+//! ones, the ends of the ranges in combination, inputs that equal each other, and inputs placed by bisection on either side of every boundary between neighbouring codes. Where a code
 //! differs, the real value must lie within both programs' error bounds of the boundary; else the candidate is wrong.
 
 mod compare;
@@ -39,6 +39,9 @@ const fn kind(size: Size, mask: Mask) -> &'static str {
 
 /// How often a row is drawn for one on which the candidate's guards hold.
 const DRAWS: usize = 8;
+
+/// Rows in which inputs equal each other.
+const EQUAL_ROWS: usize = 8;
 
 /// Runs both on the same inputs. The programs must have the same inputs and outputs.
 #[must_use]
@@ -86,6 +89,19 @@ pub(super) fn replay_within(
                     report.row(baseline, candidate, &inputs, extent, kind(size, mask));
                     break;
                 }
+            }
+        }
+    }
+    // Drawn apart, two inputs are never equal, and their difference never exactly 0.
+    'equal: for _ in 0..EQUAL_ROWS {
+        for _ in 0..DRAWS {
+            let drawn = sample::inputs(baseline, extent, Size::Usual, Mask::None, &mut rng);
+            let Some(inputs) = drawn.and_then(|x| sample::equal(baseline, x, extent, &mut rng)) else {
+                break 'equal;
+            };
+            if sample::holds(baseline, &inputs, extent) && within(candidate, guarded, most, &inputs, extent) {
+                report.row(baseline, candidate, &inputs, extent, "equal operands");
+                break;
             }
         }
     }

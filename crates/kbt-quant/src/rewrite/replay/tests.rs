@@ -8,10 +8,11 @@ fn program(name: &str) -> Program {
     builtin(name).unwrap().parse().unwrap()
 }
 
-const KINDS: [&str; 9] = [
+const KINDS: [&str; 10] = [
     "boundary of code",
     "boundary of sf",
     "ends of ranges",
+    "equal operands",
     "huge",
     "huge, partly masked",
     "tiny",
@@ -69,6 +70,42 @@ fn a_form_that_cancels_has_a_greater_error_bound() {
     let bound = report.errors["y"];
     assert!(bound.baseline_ratio < 1e-6 && bound.candidate_ratio > 3.0 * bound.baseline_ratio, "{bound:?}");
     assert!(report.errors_text().starts_with("y "), "{}", report.errors_text());
+}
+
+#[test]
+fn what_becomes_of_an_infinity_is_wrong_unless_it_is_the_same() {
+    let head = "layout group=16 lanes=4 row=128\nelem x in [-1000, 1000]\nrow m in [-900, 900]\nconst k in [0.5, 2]\n";
+    let program = |line: &str| -> Program { format!("{head}out y = {line}").parse().unwrap() };
+    for f in ["1 / ({})", "log2(abs({}))", "rsqrt(abs({}))", "rcp({})", "cvt_bf16(1 / ({}))"] {
+        // A free input meets x, and the greatest of x is met by one of them.
+        for (exact, fused) in
+            [("(x - m) * k", "fma(x, k, -(m * k))"), ("(x - row_max(x)) * k", "fma(x, k, -(row_max(x) * k))")]
+        {
+            let (a, b) = (program(&f.replace("{}", exact)), program(&f.replace("{}", fused)));
+            assert!(replay(&a, &a).holds(), "{a}");
+            let report = replay(&a, &b);
+            assert!(report.wrong.iter().any(|w| w.contains("inf became")), "{a}: {report:?}");
+            // And nothing bounds the error of what is infinite in real arithmetic and a number in f32.
+            let unbounded = report.errors.is_empty() || report.errors_text().contains("y no useful bound");
+            assert!(unbounded || exact.contains("- m"), "{a}: {}", report.errors_text());
+        }
+    }
+}
+
+#[test]
+fn what_overflows_by_rounding_alone_is_no_error() {
+    let of = |value: f32, real: f64| Tracked { value, real, error: f64::INFINITY };
+    let (inf, most) = (f32::INFINITY, f64::from(f32::MAX));
+    for (x, holds) in [
+        (of(inf, most * 1.01), true),
+        (of(f32::MAX, most), true),
+        (of(f32::MAX, 1e38), false),
+        (of(1e38, f64::INFINITY), false),
+        (of(-inf, f64::INFINITY), false),
+        (of(f32::NAN, f64::INFINITY), false),
+    ] {
+        assert_eq!(compare::overflows(&x), holds, "{x:?}");
+    }
 }
 
 #[test]
