@@ -293,3 +293,28 @@ fn a_rows_difference_takes_its_factor_in_where_its_elements_do() {
     let best = found.candidates[0].priced.program.to_string();
     assert!(best.contains("exp2(fma(o, c,") && best.contains("exp2(fma(s, c,"), "{best}");
 }
+
+#[test]
+fn a_sum_that_an_exponent_follows_from_has_a_guard_whatever_stands_between() {
+    let head = "elem s in [-1e8, 1e8]\nrow m in [-1e8, 1e8]\nconst k in [0.5, 2]\n";
+    for (f, says) in [
+        ("{}", "moves the exponent fma("),
+        ("cvt_bf16({})", ", from which an exponent follows, by"),
+        ("group_sum({})", ", from which an exponent follows, by"),
+        ("row_sum({})", ", from which an exponent follows, by"),
+        ("row_sum(lane_sum({}))", ", from which an exponent follows, by"),
+        ("sqrt(abs({}))", ", from which an exponent follows, by"),
+        ("tanh({}) * 10", ", from which an exponent follows, by"),
+        ("group_max({})", "moves the exponent "),
+        ("row_max({})", "moves the exponent "),
+    ] {
+        let found = find(&format!("{head}out p = exp2({})\n", f.replace("{}", "(s - m) * k")));
+        let apart = |c: &&Candidate| c.rules.iter().any(|r| r == "factor-into-fma");
+        let mut apart = found.candidates.iter().filter(apart).peekable();
+        assert!(apart.peek().is_some(), "{f}: {:?}", found.candidates);
+        for c in apart {
+            let guards: Vec<_> = c.guards.iter().filter(|g| g.contains("| <= 16384: rounded")).collect();
+            assert!(guards.iter().any(|g| g.contains(says)), "{f}: {:?}\n{}", c.guards, c.priced.program);
+        }
+    }
+}

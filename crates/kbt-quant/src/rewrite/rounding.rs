@@ -21,6 +21,7 @@ pub(super) struct Rounded {
     pub(super) node: usize,
     /// The candidate's sum that takes it.
     pub(super) sum: usize,
+    enters: Enters,
 }
 
 /// The addends of exponents that the candidate rounds and the baseline does not have, unless the declared ranges keep them
@@ -42,7 +43,9 @@ pub(super) fn rounded(graph: &Saturated, baseline: &Program, candidate: &Program
     let exponents = exponents(candidate);
     let located = graph.locate(candidate);
     let mut found: Vec<Rounded> = Vec::new();
-    for (sum, node) in candidate.nodes.iter().enumerate().filter(|(i, _)| exponents[*i] && !there[*i]) {
+    for (sum, node) in
+        candidate.nodes.iter().enumerate().filter(|(i, _)| exponents[*i] != Enters::Not && !there[*i])
+    {
         let addends = match node.op {
             Op::Fma => &node.args[2..],
             Op::Add => &node.args[..],
@@ -65,7 +68,7 @@ pub(super) fn rounded(graph: &Saturated, baseline: &Program, candidate: &Program
                 i.lo.abs().max(i.hi.abs()) <= MOST
             });
             if computed && (!there[at] || fuses(node)) && !small && !found.iter().any(|r| r.node == at) {
-                found.push(Rounded { node: at, sum });
+                found.push(Rounded { node: at, sum, enters: exponents[sum] });
             }
         }
     }
@@ -83,10 +86,14 @@ fn bare(program: &Program, mut node: usize) -> usize {
 /// The guards of these, with their numbers.
 pub(super) fn guards(candidate: &Program, rounded: &[Rounded]) -> Vec<String> {
     let one = |r: &Rounded| {
+        let sum = candidate.expression(r.sum, true);
+        let moves = match r.enters {
+            Enters::Leads => format!("{sum}, from which an exponent follows,"),
+            _ => format!("the exponent {sum}"),
+        };
         format!(
-            "only where |{}| <= {MOST}: rounded to f32 it moves the exponent {} by up to 2^-10 there, and by more beyond",
+            "only where |{}| <= {MOST}: rounded to f32 it moves {moves} by up to 2^-10 there, and by more beyond",
             candidate.expression(r.node, true),
-            candidate.expression(r.sum, true),
         )
     };
     rounded.iter().map(one).collect()
@@ -133,30 +140,43 @@ fn same(program: &Program, other: &Program) -> Vec<Option<usize>> {
     at
 }
 
-/// Which nodes an exp2 is of, or add to what it is of.
-fn exponents(program: &Program) -> Vec<bool> {
-    let mut is = vec![false; program.nodes.len()];
+/// How a node enters an exponent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Enters {
+    Not,
+    /// As an addend, or times a number: what rounding moves it by it moves the exponent by.
+    Adds,
+    /// By way of a conversion, a sum over many, a root: the exponent follows from it.
+    Leads,
+}
+
+/// Which nodes an exp2 is of, and what that follows from. What another exp2 is of, or a comparison decides, is their own.
+fn exponents(program: &Program) -> Vec<Enters> {
+    let mut enters = vec![Enters::Not; program.nodes.len()];
     for node in program.nodes.iter().filter(|n| n.op == Op::Exp2) {
-        is[node.args[0]] = true;
+        enters[node.args[0]] = Enters::Adds;
     }
     for i in (0..program.nodes.len()).rev() {
-        let adds = matches!(
-            program.nodes[i].op,
+        let op = program.nodes[i].op;
+        let how = match op {
+            _ if enters[i] == Enters::Not => continue,
+            Op::Exp2 | Op::Lt | Op::Le | Op::Eq => continue,
             Op::Neg
-                | Op::Abs
-                | Op::Add
-                | Op::Mul
-                | Op::Fma
-                | Op::Max
-                | Op::GroupMax
-                | Op::RowMax
-                | Op::Select
-        );
-        if is[i] && adds {
-            for &a in &program.nodes[i].args {
-                is[a] = true;
+            | Op::Abs
+            | Op::Add
+            | Op::Mul
+            | Op::Fma
+            | Op::Max
+            | Op::GroupMax
+            | Op::RowMax
+            | Op::Select => enters[i],
+            _ => Enters::Leads,
+        };
+        for &a in &program.nodes[i].args {
+            if enters[a] != Enters::Adds {
+                enters[a] = how;
             }
         }
     }
-    is
+    enters
 }
