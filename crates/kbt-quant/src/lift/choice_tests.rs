@@ -184,3 +184,23 @@ fn a_maximum_that_is_replaced_where_it_is_masked_allows_masks() {
     let plain = piece("mov.f32 %f8, %f7;\n");
     assert!(!plain.program.contains("in [-inf, 1e30]"), "{}", plain.program);
 }
+
+#[test]
+fn a_constant_that_log2_e_is_folded_into_is_counted_in_what_expf_loses() {
+    // expf(-1.403 x): the product of 1.403 and log2 e is rounded by nearly half a unit.
+    let split = lifted(&format!(
+        "ld.global.f32 %f2, [%rd1];\nmul.f32 %f1, %f2, 0fBFB39581;\n{EXP}mul.f32 %f18, %f17, %f16;\n\
+         st.global.f32 [%rd9], %f18;"
+    ));
+    let [text] = split.pieces[0].narrowed.as_slice() else { panic!("{:?}", split.pieces[0].narrowed) };
+    assert!(text.contains("1.3e-7 |") && text.starts_with("only where |f2 * (-1.403)| <= 1.8"), "{text}");
+    let factor = f32::from_bits(0x3FB3_9581);
+    let folded = (f64::from(factor) * std::f64::consts::LOG2_E) as f32;
+    let of = |i: u16| {
+        let x = f32::from(i) / 1200.0 + 0.01;
+        let exact = f64::from(factor) * f64::from(x);
+        (f64::from(folded * x).exp2() / exact.exp() - 1.0).abs() / exact
+    };
+    let worst = (0..60_000).map(of).fold(0.0, f64::max);
+    assert!(worst > 7.3e-8 && worst <= 1.33e-7, "{worst:e}");
+}

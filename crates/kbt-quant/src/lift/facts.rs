@@ -175,6 +175,8 @@ fn divisors(program: &mut Program, stated: &mut Stated) {
 
 /// What exp2 of one product adds to the relative error of e^x, over |x|: the product is rounded to 24 bits, and so is log2 e.
 const PRODUCT: f64 = std::f64::consts::LN_2 * (std::f64::consts::LOG2_E / 16_777_216.0 + 1.926e-8);
+/// What a constant adds that a rule multiplies by log2 e: the product is rounded to 24 bits.
+const FOLDED: f64 = 1.0 / 16_777_216.0;
 /// The error of ex2.approx, which both have.
 const EX2: f64 = 1.0 / 4_194_304.0;
 /// Beyond this e^x is 0 or infinite.
@@ -189,14 +191,33 @@ pub(super) fn narrowed(program: &Program, split: &[usize]) -> Vec<String> {
         let reach = known[x].lo.abs().max(known[x].hi.abs()).min(EXPF);
         let text = program.expression(x, true);
         let factor = program.operand(x, 2);
-        let most = EX2 / PRODUCT;
+        let lost = PRODUCT + f64::from(folded(program, x)) * FOLDED;
+        let most = EX2 / lost;
         Some(format!(
             "only where |{text}| <= {most:.1}, or where more may be lost: expf keeps the bits of {factor} * log2(e) that exp2 of \
-             one product rounds away, a relative error of up to {PRODUCT:.1e} |{text}|, {:.1e} at {reach:.0}",
-            PRODUCT * reach
+             one product rounds away, a relative error of up to {lost:.1e} |{text}|, {:.1e} at {reach:.0}",
+            lost * reach
         ))
     };
     split.iter().filter_map(one).collect()
+}
+
+/// How many constants and parameters a factor of the value may be folded into.
+fn folded(program: &Program, node: usize) -> u32 {
+    let args = &program.nodes[node].args;
+    let is_constant = |&&a: &&usize| program.shapes[a] == Shape::Const;
+    match program.nodes[node].op {
+        Op::Neg | Op::Abs => args.iter().map(|&a| folded(program, a)).sum(),
+        Op::Mul | Op::Div => {
+            let rest = args.iter().filter(|a| !is_constant(a)).map(|&a| folded(program, a));
+            rest.sum::<u32>() + args.iter().filter(is_constant).count() as u32
+        }
+        // Both products take it, each with its constant.
+        Op::Add | Op::Fma | Op::Max => {
+            u32::from(args.iter().any(|a| is_constant(&a) || folded(program, *a) > 0))
+        }
+        _ => 0,
+    }
 }
 
 /// Whether a reduction takes the node or what follows from it.
