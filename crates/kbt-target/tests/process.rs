@@ -256,6 +256,14 @@ fn a_check_says_what_the_ladder_can_do() {
     ] {
         assert!(text.contains(line), "{line}: {text}");
     }
+    // Nor does a run that was refused say that the build left nothing.
+    let text = "schema: kbt.target/1\nname: k\nrun: {command: [sh, -c, 'echo not here >&2; exit 3']}\n\
+                build: {command: ['true']}\n";
+    let target = Target::from_yaml(text, "k.yaml", folder.path()).unwrap();
+    let launcher = ProcessLauncher::new(&target);
+    let left = kbt_target::check::check(&target, &launcher, &scratch.join("left"), &Fake::default()).unwrap();
+    let said = "refused  rates     the run was refused here: not here; the build left no machine code: needs PTX or a cubin";
+    assert!(left.to_string().contains(said), "{left}");
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!(kbt_evidence::audit::uncovered_numbers(&json), Vec::<String>::new());
 }

@@ -36,7 +36,16 @@ pub(super) fn abilities(target: &Target, ran: &Ran, code: &Code, readers: &dyn R
     let of_code = |step, yes: &str, no: &str, read: &dyn Fn(&Studied) -> Result<(), String>| {
         let stale = if code.stale { ", which is STALE: what it says decides nothing" } else { "" };
         match &code.studied {
-            None => answer(step, false, yes, no),
+            None => {
+                let none = answer(step, false, yes, no);
+                // A run that was refused says nothing of what the build should have left.
+                match run.map(|r| &r.status) {
+                    Some(Status::Refused { .. }) => {
+                        Ability { why: format!("{}; the build left no machine code: {no}", none.why), ..none }
+                    }
+                    _ => none,
+                }
+            }
             Some(studied) => {
                 match studied.kernel.as_ref().map_err(Clone::clone).and_then(|_| read(studied)) {
                     Ok(()) => Ability { step, ready: true, why: format!("{yes}{stale}") },
