@@ -79,7 +79,10 @@ pub(super) fn ties(
             .map(|(n, &e)| {
                 let (from, to) = (code_at(e, &low), code_at(e, &high));
                 let between: Vec<f32> = values.iter().copied().filter(|v| *v > from && *v <= to).collect();
-                if between.is_empty() { None } else { Some(between[(n * 7) % between.len()]) }
+                // Where there are more boundaries than elements: from the smallest to the greatest, where a step counts.
+                let few = between.len() <= moving.len();
+                let at = if few { (n * 7) % between.len().max(1) } else { n * between.len() / moving.len() };
+                between.get(at).copied()
             })
             .collect();
         for _ in 0..STEPS {
