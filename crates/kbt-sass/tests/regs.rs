@@ -5,9 +5,9 @@
 mod common;
 
 use common::Tools;
-use kbt_device::Arch;
+use kbt_device::{Arch, DeviceProfile};
 use kbt_sass::parse;
-use kbt_sass::regs::{Build, Compiler, Sweep, sweep};
+use kbt_sass::regs::{Build, Compiler, Sweep, study, sweep};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -19,7 +19,7 @@ impl Compiler for Tools {
         std::fs::write(&source, ptx).unwrap();
         let target = format!("-arch={arch}");
         let (_, said) = self.run("ptxas", &[&target, "-v", &source, "-o", &cubin]);
-        let listing = parse(&self.run("nvdisasm", &["-c", &cubin]).0).map_err(|e| e.to_string())?;
+        let listing = parse(&self.run("nvdisasm", &["-c", "-hex", &cubin]).0).map_err(|e| e.to_string())?;
         let remarks = said.lines().filter(|l| l.contains("(C")).map(ToOwned::to_owned).collect();
         let mut registers = BTreeMap::new();
         let mut entry = "";
@@ -90,6 +90,27 @@ fn role_budgets_follow_the_kernel_and_each_role_has_its_own_cost() {
     assert!(text.contains("best for attention_forward: 160/32/160 "), "{text}");
     let own: Vec<&str> = text.lines().filter(|l| l.ends_with("(the kernel's own setting)")).collect();
     assert!(matches!(own.as_slice(), [one] if one.contains(" 160/32/160 ")), "{text}");
+}
+
+#[test]
+fn the_cycles_of_every_setting_are_of_the_loop_that_computes() {
+    let Some(tools) = Tools::find() else { return };
+    let source = common::fixtures().join("kernels/copies.cu").display().to_string();
+    let ptx = String::from_utf8(tools.run("nvcc", &["-arch=sm_90a", "-ptx", "-o", "-", &source]).0).unwrap();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/recordings/h200-sxm/profile.yaml");
+    let profile = DeviceProfile::from_yaml(&std::fs::read_to_string(path).unwrap(), "profile.yaml").unwrap();
+    let roles = Sweep::Roles { most: 20, warpgroups: None };
+    let found = study(&ptx, Arch::SM_90A, &roles, Some(&profile), &tools).unwrap();
+    assert!(found.rows.len() > 5, "{}", found.render_text());
+    for row in &found.rows {
+        // With one budget for both roles the machine code does not tell which is which.
+        let told = row.setting_registers[0] != row.setting_registers[1];
+        assert_eq!(row.predicted.is_some(), told, "{row:?}");
+        if let Some(predicted) = &row.predicted {
+            // The loop of 176 sums, which two warps a scheduler run, not that of the copies.
+            assert_eq!((predicted.region.as_str(), predicted.warps), ("loop:0", 2), "{row:?}");
+        }
+    }
 }
 
 #[test]

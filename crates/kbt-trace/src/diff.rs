@@ -1,4 +1,4 @@
-//! Two traces beside each other, role by role. [`gate`] judges what grew.
+//! Two traces beside each other, role by role. A [`Gate`] judges what grew.
 
 mod gate;
 

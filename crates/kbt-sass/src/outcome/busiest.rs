@@ -1,6 +1,6 @@
 //! Where a kernel's time is looked for: the loop that its instructions, by what they cost, make the busiest.
 
-use crate::{Analysis, Instruction, Interval, LoopKind};
+use crate::{Analysis, Instruction, Interval, LoopKind, Role};
 use std::cmp::Reverse;
 
 /// Cycles of a scheduler that a warp's instruction keeps the unit it needs, roughly: of classes by their mnemonics. What is
@@ -51,13 +51,25 @@ fn cost(insn: &Instruction) -> u64 {
 /// innermost and costliest.
 #[must_use]
 pub fn busiest_loop(analysis: &Analysis<'_>) -> Option<String> {
+    let most = analysis.roles.iter().filter_map(|r| r.registers).max().unwrap_or(0);
+    busiest_loop_outside(analysis, |role| role.registers.is_some_and(|n| gives_away(n, most)))
+}
+
+/// Whether a role with this budget, beside one with the most, moves data for the others rather than computing.
+pub(crate) const fn gives_away(registers: u32, most: u32) -> bool {
+    registers * 2 < most
+}
+
+/// The same, with the roles that are left out told.
+pub(crate) fn busiest_loop_outside(
+    analysis: &Analysis<'_>,
+    left_out: impl Fn(&Role) -> bool,
+) -> Option<String> {
     let loops = &analysis.loops;
     let is_user = |l: &usize| loops[*l].kind == LoopKind::User;
-    let most = analysis.roles.iter().filter_map(|r| r.registers).max().unwrap_or(0);
-    // A role that gives its registers away moves data for the others.
     let is_giver = |l: &usize| {
-        let inside = |r: &&crate::Role| loops[*l].body.indices().next().is_some_and(|i| r.body.contains(i));
-        analysis.roles.iter().filter(inside).any(|r| r.registers.is_some_and(|n| n * 2 < most))
+        let inside = |r: &&Role| loops[*l].body.indices().next().is_some_and(|i| r.body.contains(i));
+        analysis.roles.iter().filter(inside).any(&left_out)
     };
     let user: Vec<usize> = (0..loops.len()).filter(|l| is_user(l) && !is_giver(l)).collect();
     let mut depth = vec![0_u32; analysis.function.instructions.len()];

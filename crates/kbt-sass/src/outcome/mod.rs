@@ -9,6 +9,7 @@ mod work;
 
 pub use builder::{ScheduleBuilder, VariantError, VariantInput};
 pub use busiest::busiest_loop;
+pub(crate) use busiest::{busiest_loop_outside, gives_away};
 pub use schedule::{Comparison, ScheduleOutcome, Variant, VariantKind};
 pub use section::{
     Interleave, Issue, LocalMemory, LoopFacts, MetricsOutcome, Operations, Registers, Run, Section,

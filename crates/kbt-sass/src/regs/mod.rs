@@ -242,7 +242,7 @@ fn rows<'b>(
             unusable: None,
             predicted: profile.and_then(|p| {
                 let plan = plans.iter().find(|plan| plan.function == function.name);
-                predict::predict(function, &analysis, plan, p).ok()
+                predict::predict(function, &analysis, plan, &job.setting, p).ok()
             }),
             remarks: build.remarks.iter().filter(|r| concerns(r, &function.name)).cloned().collect(),
         }
