@@ -3,10 +3,10 @@
 use crate::{Analysis, Instruction, Interval, LoopKind, Role};
 use std::cmp::Reverse;
 
-/// Cycles of a scheduler that a warp's instruction keeps the unit it needs, roughly: of classes by their mnemonics. What is
-/// not here takes one. A warp does not wait for the products of wgmma, which cost it as much here as those that it does wait for;
+/// Cycles of a scheduler that a warp's instruction keeps the unit it needs: assumed weights to choose a loop by, never printed.
+/// Of classes by their mnemonics; what is not here takes one. A warp does not wait for the products of wgmma, which cost it as much here as those that it does wait for;
 /// one that a single thread issues (tcgen05) costs no more than any instruction.
-/// Sources: issue rates of sm_90 (docs/measurements.md); device memory at 15 B/clk/SM (4 TB/s over 132 SMs at 1.98 GHz).
+/// MUFU follows its measured rate (docs/measurements.md), the others are rounded guesses; device memory at 15 B/clk/SM (4 TB/s over 132 SMs at 1.98 GHz).
 const COSTS: &[(&str, u64)] = &[
     ("HGMMA", 16),
     ("QGMMA", 16),
