@@ -49,7 +49,7 @@ impl fmt::Display for RightOutputs {
 }
 
 impl Judging {
-    /// What the options say.
+    /// What the options say of a new sweep.
     ///
     /// # Errors
     /// Where the file cannot be read.
@@ -63,29 +63,20 @@ impl Judging {
         Ok(Self { schema: JUDGING_SCHEMA.to_owned(), factor_ratio: factor, reference })
     }
 
-    /// Holds this against what the sweep in the directory was begun with. Where nothing is recorded there yet, this is.
+    /// What the sweep in the directory was begun with, where the options say nothing else. `None` where nothing is
+    /// recorded there.
     ///
     /// # Errors
-    /// Where it was begun with something else, or the file cannot be read or written.
-    pub fn hold(&self, dir: &Path) -> Result<(), SweepError> {
-        let path = SweepDir(dir.to_owned()).judging();
-        if path.exists() {
-            return self.check(dir);
-        }
-        let text = serde_json::to_string_pretty(self)
-            .map_err(|e| SweepError::Content { file: path.clone(), problem: e.to_string() })?;
-        write_whole(&path, text.as_bytes())
-    }
-
-    /// The same for one of many processes that run points of a sweep: it records nothing.
-    ///
-    /// # Errors
-    /// As for [`Judging::hold`].
-    pub fn check(&self, dir: &Path) -> Result<(), SweepError> {
+    /// Where the options say something else, the right outputs changed since, or a file cannot be read.
+    pub fn begun(
+        dir: &Path,
+        factor: Option<f64>,
+        reference: Option<&Path>,
+    ) -> Result<Option<Self>, SweepError> {
         let path = SweepDir(dir.to_owned()).judging();
         let bad = |problem: String| SweepError::Content { file: path.clone(), problem };
         if !path.exists() {
-            return Ok(());
+            return Ok(None);
         }
         let text = fs::read_to_string(&path).map_err(SweepError::io(&path))?;
         let begun: Self = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
@@ -95,16 +86,41 @@ impl Judging {
         let other =
             |before: String, now: String| Err(SweepError::OtherJudging { dir: dir.to_owned(), before, now });
         // A number that went through a text may have lost its last bit.
-        if (begun.factor_ratio - self.factor_ratio).abs() > 1e-12 {
-            let factor = |j: &Self| format!("--factor {}", j.factor_ratio);
-            return other(factor(&begun), factor(self));
+        if let Some(now) = factor.filter(|now| (begun.factor_ratio - now).abs() > 1e-12) {
+            return other(format!("--factor {}", begun.factor_ratio), format!("--factor {now}"));
         }
-        if begun.reference != self.reference {
-            let right =
-                |j: &Self| j.reference.as_ref().map_or("no --reference".to_owned(), ToString::to_string);
-            return other(right(&begun), right(self));
+        let given = Self::new(begun.factor_ratio, reference)?.reference;
+        match (&begun.reference, given) {
+            (before, Some(now)) if before.as_ref() != Some(&now) => {
+                let before = before.as_ref().map_or("no --reference".to_owned(), ToString::to_string);
+                other(before, now.to_string())
+            }
+            // A copy that is given may be where the first one is gone.
+            (_, Some(now)) => Ok(Some(Self { reference: Some(now), ..begun })),
+            (Some(before), None) => match digest(&before.file) {
+                Ok(digest) if digest == before.digest => Ok(Some(begun)),
+                Ok(digest) => other(before.to_string(), format!("a file of that name with content {digest}")),
+                Err(e) => Err(SweepError::io(&before.file)(e)),
+            },
+            (None, None) => Ok(Some(begun)),
         }
-        Ok(())
+    }
+
+    /// Records this for the processes that come later.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn record(&self, dir: &Path) -> Result<(), SweepError> {
+        let path = SweepDir(dir.to_owned()).judging();
+        let text = serde_json::to_string_pretty(self)
+            .map_err(|e| SweepError::Content { file: path.clone(), problem: e.to_string() })?;
+        write_whole(&path, text.as_bytes())
+    }
+
+    /// The file with the right outputs, where one was given.
+    #[must_use]
+    pub fn right(&self) -> Option<&Path> {
+        self.reference.as_ref().map(|right| right.file.as_path())
     }
 }
 
@@ -136,21 +152,37 @@ mod tests {
             dir.join(name)
         };
         let (right, copy, other) = (file("right", "12"), file("copy", "12"), file("other", "21"));
-        let held = |factor, reference: Option<&PathBuf>| {
-            Judging::new(factor, reference.map(PathBuf::as_path))
-                .unwrap()
-                .hold(dir)
-                .map_err(|e| e.to_string())
+        let begun = |factor, reference: Option<&PathBuf>| {
+            Judging::begun(dir, factor, reference.map(PathBuf::as_path)).map_err(|e| e.to_string())
         };
-        held(1.02, Some(&right)).unwrap();
-        held(1.02, Some(&copy)).unwrap();
-        let refused = held(1.5, Some(&right)).unwrap_err();
+        assert_eq!(begun(Some(1.5), Some(&other)), Ok(None));
+        Judging::new(1.02, Some(&right)).unwrap().record(dir).unwrap();
+        let used = |j: Result<Option<Judging>, String>| j.unwrap().unwrap().right().map(Path::to_owned);
+        assert_eq!(used(begun(Some(1.02), Some(&right))), Some(right.clone()));
+        assert_eq!(used(begun(None, Some(&copy))), Some(copy));
+        assert_eq!(used(begun(None, None)), Some(right.clone()));
+        assert!((begun(None, None).unwrap().unwrap().factor_ratio - 1.02).abs() < 1e-12);
+        let refused = begun(Some(1.5), Some(&right)).unwrap_err();
         assert!(refused.contains("--factor 1.02") && refused.contains("--factor 1.5"), "{refused}");
-        let refused = held(1.02, Some(&other)).unwrap_err();
+        let refused = begun(None, Some(&other)).unwrap_err();
         assert!(refused.contains("/right (content") && refused.contains("/other (content"), "{refused}");
-        let refused = held(1.02, None).unwrap_err();
-        assert!(refused.contains("/right (content") && refused.contains("no --reference"), "{refused}");
+        file("right", "34");
+        let refused = begun(None, None).unwrap_err();
+        assert!(refused.contains("/right (content") && refused.contains("of that name"), "{refused}");
+        fs::remove_file(&right).unwrap();
+        assert!(begun(None, None).unwrap_err().contains("/right"));
         file("judging.json", "{}");
-        assert!(held(1.02, Some(&right)).unwrap_err().contains("judging.json"));
+        assert!(begun(Some(1.02), None).unwrap_err().contains("judging.json"));
+    }
+
+    #[test]
+    fn right_outputs_are_not_brought_into_a_sweep_that_began_without() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path();
+        fs::write(dir.join("right"), "12").unwrap();
+        Judging::new(1.02, None).unwrap().record(dir).unwrap();
+        assert_eq!(Judging::begun(dir, None, None).unwrap().unwrap().right(), None);
+        let refused = Judging::begun(dir, None, Some(&dir.join("right"))).unwrap_err().to_string();
+        assert!(refused.contains("no --reference"), "{refused}");
     }
 }

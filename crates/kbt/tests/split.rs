@@ -220,12 +220,19 @@ fn a_setting_that_changes_the_arithmetic_is_judged_by_the_targets_own_reference(
     let (status, all) = sweep("strict", ", tolerance: 1.0e-4", own, &[]);
     assert!(status == "wrong" && all.contains("1.02 times is allowed") && !all.contains("`lse`"), "{all}");
     let (status, all) = sweep("factor", ", tolerance: 1.0e-4", own, &["--factor", "1.2"]);
-    assert!(status == "timed" && all.contains("within a factor of 1.2; `lse`"), "{all}");
+    assert!(
+        status == "timed"
+            && all.contains("`o`: as accurate as the baseline within a factor of 1.2; `lse`: relative"),
+        "{all}"
+    );
     let (status, all) = sweep("lse", "", own, &["--factor", "1.2"]);
     assert!(status == "wrong" && all.contains("`lse`") && !all.contains("`o`"), "{all}");
     assert_eq!(std::fs::read_to_string(dir.join("made")).unwrap().lines().count(), 3, "once a sweep");
     // A sweep goes on as it was begun, or not at all.
-    sweep("factor", ", tolerance: 1.0e-4", own, &["--factor", "1.2", "--resume"]);
+    for said in [&["--factor", "1.2", "--resume"][..], &["--resume"]] {
+        let (status, all) = sweep("factor", ", tolerance: 1.0e-4", own, said);
+        assert!(status == "timed", "{all}");
+    }
     for (factor, more) in [("1.5", vec![]), ("1.2", vec!["--reference", "right.st"])] {
         let asked = ["sweep", "fake.yaml", "--out", "factor", "--resume", "--factor", factor];
         let (code, out, err) = run(dir, &[&asked[..], &more].concat());

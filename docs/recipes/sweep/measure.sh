@@ -33,12 +33,15 @@ sweep() { # NAME OPTION...: becomes the sweep
     local name=$1
     shift
     local resume=() left=$((limit > SECONDS ? limit - SECONDS : 0))
-    [ -e "$out/$name/spec.json" ] && resume=(--resume)
-    # The right outputs are the same for every mode: made once.
+    # The right outputs are the same for every mode: made once. What is resumed keeps those that it began with.
     local right
-    for right in "$out"/*/right.safetensors; do
-        [ -e "$right" ] && resume+=(--reference "$right") && break
-    done
+    if [ -e "$out/$name/spec.json" ]; then
+        resume=(--resume)
+    else
+        for right in "$out"/*/right.safetensors; do
+            [ -e "$right" ] && resume=(--reference "$right") && break
+        done
+    fi
     exec "$kbt" split sweep "$target" --factor $factor --blocks "$blocks" --budget $left --out "$out/$name" \
         "${resume[@]}" "$@" >"$out/$name.txt" 2>>"$out/$name.log"
 }

@@ -5,7 +5,7 @@ use kbt_split::Spec;
 use kbt_split::record::{CheckOutcome, Correctness};
 use kbt_target::{Change, ProcessLauncher, Setting, Target};
 use kbt_tensor::{ReadOptions, TensorFile};
-use kbt_validate::compare::{ChangeClass, Rules, Sides, compare};
+use kbt_validate::compare::{ChangeClass, Comparison, Rules, Sides, TensorComparison, compare};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -16,6 +16,8 @@ pub struct AgainstReference {
     target: Target,
     baseline: Setting,
     factor: f64,
+    /// Whether a setting of the space changes the arithmetic, so that right outputs will be needed.
+    changes_arithmetic: bool,
     reference: OnceLock<Result<PathBuf, String>>,
 }
 
@@ -27,7 +29,11 @@ impl AgainstReference {
         let baseline = spec.space.points.first().map(|p| p.setting.clone()).unwrap_or_default();
         let factor = Rules::default().factor;
         let reference = reference.map_or_else(OnceLock::new, |file| OnceLock::from(Ok(file)));
-        Self { target: spec.target.clone(), baseline, factor, reference }
+        let algebra = |knob: &kbt_target::Knob| {
+            knob.change == Change::Algebra && spec.space.varied.contains(&knob.name)
+        };
+        let changes_arithmetic = spec.target.knobs.iter().any(algebra);
+        Self { target: spec.target.clone(), baseline, factor, changes_arithmetic, reference }
     }
 
     /// The same, where a setting's error may exceed the baseline's by this factor.
@@ -62,9 +68,62 @@ impl AgainstReference {
     }
 }
 
+impl AgainstReference {
+    fn rules(&self, with_tolerances: bool) -> Rules {
+        let stated = self.target.outputs.iter().filter(|_| with_tolerances);
+        Rules {
+            class: ChangeClass::Algebra,
+            factor: self.factor,
+            tolerances: stated.filter_map(|o| Some((o.name.clone(), o.tolerance?))).collect(),
+            ..Rules::default()
+        }
+    }
+
+    /// The baseline's own output, by which all others are judged. Without right outputs nobody knows where NaN and
+    /// infinities belong, but an output that holds no number is nobody's baseline.
+    fn baseline(&self, file: &Path, saved: &TensorFile, bits: &Comparison) -> Result<CheckOutcome, String> {
+        let wanted =
+            self.reference.get().is_some() || self.changes_arithmetic && self.target.reference.is_some();
+        // Where they cannot be made, the settings that need them say so.
+        let Some(right) = wanted.then(|| self.reference(file).ok()).flatten() else {
+            let all = |t: &&TensorComparison| {
+                t.bits.elements_count > 0 && t.saved_special_count == t.bits.elements_count
+            };
+            return match bits.tensors.iter().find(all) {
+                Some(t) => {
+                    Err(format!("the baseline's own `{}` holds NaN or infinities and nothing else", t.name))
+                }
+                None => Ok(CheckOutcome::Bitwise),
+            };
+        };
+        // They must be those of these inputs, before anything is judged by them.
+        let right = open(right)?;
+        let sides = Sides { reference: Some(&right), ..Sides::new(saved, saved) };
+        let judged = compare(&sides, &Rules::default(), given()).map_err(|e| e.to_string())?;
+        let errors = |t: &TensorComparison| t.variant.as_ref().map(|e| (t.name.clone(), e.clone()));
+        for (name, error) in judged.tensors.iter().filter_map(errors) {
+            if let Some(place) = error.first_misplaced_index {
+                return Err(format!(
+                    "the baseline's own `{name}` holds {} NaN or infinities where the right outputs have none, or the \
+                     other way round, the first at {place:?}: nothing can be judged by it",
+                    error.misplaced_count
+                ));
+            }
+        }
+        Ok(CheckOutcome::Bitwise)
+    }
+}
+
+fn open(path: &Path) -> Result<TensorFile, String> {
+    TensorFile::open(path, &ReadOptions::default()).map_err(|e| e.to_string())
+}
+
+fn given() -> Provenance {
+    Provenance::given("the outputs of the target's processes")
+}
+
 impl Correctness for AgainstReference {
     fn check(&self, saved: &Path, outputs: &Path, setting: &Setting) -> Result<CheckOutcome, String> {
-        let open = |path: &Path| TensorFile::open(path, &ReadOptions::default()).map_err(|e| e.to_string());
         let file = saved;
         let saved = open(saved)?;
         let outputs = match open(outputs) {
@@ -76,18 +135,15 @@ impl Correctness for AgainstReference {
         if let Some(statement) = self.target.lost_outputs(outputs.infos().map(|info| info.name.as_str())) {
             return Ok(CheckOutcome::Wrong { statement });
         }
-        let given = || Provenance::given("the outputs of the target's processes");
         let bits =
             compare(&Sides::new(&saved, &outputs), &Rules::default(), given()).map_err(|e| e.to_string())?;
         let changed = setting.differs_from(&self.baseline);
         if bits.identical() {
-            // Right outputs that were given must be those of these inputs, before anything is judged by them.
-            if let (true, Some(Ok(right))) = (changed.0.is_empty(), self.reference.get()) {
-                let right = open(right)?;
-                let sides = Sides { reference: Some(&right), ..Sides::new(&saved, &outputs) };
-                compare(&sides, &Rules::default(), given()).map_err(|e| e.to_string())?;
-            }
-            return Ok(CheckOutcome::Bitwise);
+            return if changed.0.is_empty() {
+                self.baseline(file, &saved, &bits)
+            } else {
+                Ok(CheckOutcome::Bitwise)
+            };
         }
         let algebra = |name: &String| self.target.knob(name).is_some_and(|k| k.change == Change::Algebra);
         if !changed.0.keys().any(algebra) {
@@ -96,20 +152,29 @@ impl Correctness for AgainstReference {
         let reference = open(self.reference(file)?)?;
         let sides =
             Sides { reference: Some(&reference), baseline: Some(&saved), ..Sides::new(&saved, &outputs) };
-        let stated = self.target.outputs.iter().filter_map(|o| Some((o.name.clone(), o.tolerance?)));
-        let rules = Rules {
-            class: ChangeClass::Algebra,
-            factor: self.factor,
-            tolerances: stated.collect(),
-            ..Rules::default()
-        };
+        let rules = self.rules(true);
         let judged = compare(&sides, &rules, given()).map_err(|e| e.to_string())?;
         if judged.passed() {
-            let mut statement = format!("as accurate as the baseline within a factor of {}", rules.factor);
-            for note in judged.notes.iter().filter(|n| n.contains("that is accepted")) {
-                statement = format!("{statement}; {note}");
+            let strict = compare(&sides, &self.rules(false), given()).map_err(|e| e.to_string())?;
+            let of = |texts: &[String], name: &str| {
+                texts.iter().find(|text| text.starts_with(&format!("`{name}`"))).cloned()
+            };
+            let differing = judged.tensors.iter().filter(|t| t.bits.differing_count > 0);
+            let (mut close, mut accepted) = (Vec::new(), Vec::new());
+            for name in differing.map(|t| &t.name) {
+                match of(&strict.violations, name) {
+                    None => close.push(format!("`{name}`")),
+                    Some(_) => accepted.extend(of(&judged.notes, name)),
+                }
             }
-            return Ok(CheckOutcome::Accurate { statement });
+            if !close.is_empty() {
+                let names = close.join(", ");
+                accepted.insert(
+                    0,
+                    format!("{names}: as accurate as the baseline within a factor of {}", self.factor),
+                );
+            }
+            return Ok(CheckOutcome::Accurate { statement: accepted.join("; ") });
         }
         Ok(CheckOutcome::Wrong { statement: judged.violations.join("; ") })
     }
@@ -144,6 +209,65 @@ mod tests {
         assert_eq!(checked(Some(write("right", &[1.01, 2.0, 3.0]))), Ok(CheckOutcome::Bitwise));
         let refused = checked(Some(write("other", &[-3.0, 1.0, -2.0]))).unwrap_err();
         assert!(refused.contains("blind"), "{refused}");
+    }
+
+    const ALGEBRA: &str = "schema: kbt.target/1\nname: fake\nrun: {command: [fake]}\noutputs: [{name: o, tolerance: 0.02}]\n\
+        knobs: [{name: FORM, values: [a, b], default: a, change: algebra}]\n";
+
+    /// The check of `ALGEBRA` and its settings; and the tensor `o` with such values in a file.
+    fn algebra(right: Option<PathBuf>) -> (AgainstReference, Vec<Setting>) {
+        let target = Target::from_yaml(ALGEBRA, "fake.yaml", Path::new("")).unwrap();
+        let space = Space::new(&target, &Choice::default()).unwrap();
+        let settings = space.points.iter().map(|p| p.setting.clone()).collect();
+        let spec = Spec::new(target, space, kbt_target::TimingPolicy::default());
+        (AgainstReference::new(&spec, right), settings)
+    }
+
+    fn write(path: PathBuf, values: &[f32]) -> PathBuf {
+        let mut set = TensorSet::new();
+        set.insert(Tensor::from_f32("o", vec![values.len()], Dtype::F32, values).unwrap()).unwrap();
+        set.write_safetensors(&path).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_baseline_whose_nan_the_right_outputs_do_not_have_is_nobodys_measure() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, values: &[f32]| write(folder.path().join(name), values);
+        let right = file("right", &[1.0, 2.0, 3.0]);
+        let saved = file("saved", &[f32::NAN, 2.0, 3.0]);
+        let (check, settings) = algebra(Some(right.clone()));
+        let refused = check.check(&saved, &saved, &settings[0]).unwrap_err();
+        assert!(
+            refused.contains("the baseline's own `o` holds 1 NaN") && refused.contains("[0]"),
+            "{refused}"
+        );
+        // Where the right outputs have it too, it belongs there.
+        let (check, settings) = algebra(Some(file("nan", &[f32::NAN, 2.0, 3.0])));
+        assert_eq!(check.check(&saved, &saved, &settings[0]), Ok(CheckOutcome::Bitwise));
+        // Without right outputs nobody knows, but one without any number is refused.
+        let (check, settings) = algebra(None);
+        assert_eq!(check.check(&saved, &saved, &settings[0]), Ok(CheckOutcome::Bitwise));
+        let none = file("none", &[f32::NAN, f32::INFINITY, f32::NAN]);
+        let refused = check.check(&none, &none, &settings[0]).unwrap_err();
+        assert!(refused.contains("nothing else"), "{refused}");
+    }
+
+    #[test]
+    fn what_passes_by_the_stated_tolerance_is_not_called_as_accurate_as_the_baseline() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, values: &[f32]| write(folder.path().join(name), values);
+        let (check, settings) = algebra(Some(file("right", &[1.0, 2.0, 3.0])));
+        let saved = file("saved", &[1.001, 2.0, 3.0]);
+        let judged = |values: &[f32]| match check.check(&saved, &file("variant", values), &settings[1]) {
+            Ok(CheckOutcome::Accurate { statement }) => statement,
+            other => panic!("{other:?}"),
+        };
+        let statement = judged(&[1.01, 2.0, 3.0]);
+        assert!(!statement.contains("as the baseline") && statement.contains("2.000e-2"), "{statement}");
+        assert!(
+            judged(&[1.0, 2.001, 3.0]).contains("`o`: as accurate as the baseline within a factor of 1.02")
+        );
     }
 
     #[test]

@@ -279,11 +279,10 @@ impl<'a> SlurmSweep<'a> {
         let [script, tasks] = ["sh", "tasks"].map(|kind| name(place, kind));
         let lines: String = chunk.iter().map(|w| w.arguments() + "\n").collect();
         write_whole(&tasks, lines.as_bytes())?;
-        let more: String = self.options.arguments.iter().map(|a| format!(" {}", quoted(a))).collect();
         // The task's own words stay unquoted: they are options that this sweep wrote itself.
         let text = format!(
             "#!/bin/sh\n# One point of a sweep a task; any other engine may run the same command.\n\
-             arguments=$(sed -n \"$((SLURM_ARRAY_TASK_ID + 1))p\" {})\nexec {} split run-one {}{more} $arguments\n",
+             arguments=$(sed -n \"$((SLURM_ARRAY_TASK_ID + 1))p\" {})\nexec {} split run-one {} $arguments\n",
             quoted(&tasks.to_string_lossy()),
             quoted(&self.options.program.to_string_lossy()),
             quoted(&self.dir.spec().to_string_lossy()),

@@ -63,8 +63,6 @@ pub trait Cluster {
 pub struct SlurmOptions {
     /// The program that knows `split run-one`, on every node: kbt itself.
     pub program: PathBuf,
-    /// More arguments of `split run-one`.
-    pub arguments: Vec<String>,
     /// Arguments of sbatch: what a task needs. [`SlurmOptions::ONE_GPU`] where the user names none.
     pub sbatch: Vec<String>,
     /// Between two looks at the queue.
@@ -86,7 +84,6 @@ impl SlurmOptions {
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
-            arguments: Vec::new(),
             sbatch: vec![Self::ONE_GPU.to_owned()],
             poll: Duration::from_secs(2),
             attempts: 3,

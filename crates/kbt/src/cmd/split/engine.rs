@@ -1,9 +1,9 @@
 //! `kbt split sweep --engine slurm`.
 
-use super::sweep::{SweepArgs, report_progress};
+use super::sweep::{SweepArgs, judging, report_progress};
 use crate::output::{Failure, tell};
 use kbt_split::slurm::{Slurm, SlurmOptions, SlurmSweep};
-use kbt_split::{Judging, Spec, SplitOutcome};
+use kbt_split::{Spec, SplitOutcome};
 use std::time::Instant;
 
 pub(super) fn slurm(args: &SweepArgs, spec: &Spec) -> Result<SplitOutcome, Failure> {
@@ -15,20 +15,15 @@ pub(super) fn slurm(args: &SweepArgs, spec: &Spec) -> Result<SplitOutcome, Failu
     let cluster = Slurm::connect()?;
     let program = std::env::current_exe().map_err(|e| Failure::input(format!("kbt itself: {e}")))?;
     let mut options = SlurmOptions::new(program);
-    options.arguments = vec!["--factor".to_owned(), args.factor.to_string()];
-    if let Some(reference) = &args.reference {
-        // The tasks run in the sweep's directory.
-        let reference = std::path::absolute(reference)
-            .map_err(|e| Failure::input(format!("{}: {e}", reference.display())))?;
-        options.arguments.extend(["--reference".to_owned(), reference.to_string_lossy().into_owned()]);
-    }
     if !args.sbatch.is_empty() {
         options.sbatch.clone_from(&args.sbatch);
     }
     let started = Instant::now();
     let over = || args.budget.is_some_and(|s| started.elapsed().as_secs_f64() >= s);
+    let judging = judging(args)?;
     let mut sweep = SlurmSweep::prepare(&args.out, spec.clone(), args.resume, &cluster, options)?;
-    Judging::new(args.factor, args.reference.as_deref())?.hold(&args.out)?;
+    // The tasks read there by what their settings are judged.
+    judging.record(&args.out)?;
     sweep.watch = &|progress| report_progress(progress);
     sweep.stop = &over;
     tell!(

@@ -5,7 +5,7 @@ use super::{engine, model, parquet};
 use crate::output::{Failure, Format, Outcome, print, tell};
 use kbt_split::record::Ending;
 use kbt_split::spec::write_whole;
-use kbt_split::{Choice, Judging, Progress, Space, Spec, SplitOutcome, Sweep};
+use kbt_split::{Choice, Judging, Progress, Space, Spec, SplitOutcome, Sweep, SweepError};
 use kbt_target::{ProcessLauncher, Setting, Target, TimingPolicy};
 use kbt_tensor::{ReadOptions, TensorFile};
 use kbt_validate::compare::Rules;
@@ -63,13 +63,14 @@ pub(super) struct SweepArgs {
     /// Seconds after which no further setting is begun; with the engine slurm, what is queued is then cancelled.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) budget: Option<f64>,
-    /// The right outputs in f32 or f64, by which settings that change the arithmetic are judged; made by the target's
-    /// own `reference:` where absent.
+    /// The right outputs in f32 or f64, by which settings that change the arithmetic are judged; where absent those that
+    /// a resumed sweep was begun with, or made by the target's own `reference:`.
     #[arg(long, value_name = "FILE")]
     pub(super) reference: Option<PathBuf>,
     /// By how much the error of settings that change the arithmetic may exceed the baseline's.
-    #[arg(long, default_value_t = Rules::default().factor, value_parser = factor)]
-    pub(super) factor: f64,
+    /// 1.02 where absent, or what a resumed sweep was begun with.
+    #[arg(long, value_parser = factor)]
+    pub(super) factor: Option<f64>,
     /// Times of the handoff, to model the curve beside the measured one.
     #[arg(long, value_name = "FILE")]
     times: Option<PathBuf>,
@@ -94,13 +95,14 @@ pub(super) struct RunOneArgs {
     /// Time the finished point against the baseline once more, with fresh processes.
     #[arg(long)]
     confirm: bool,
-    /// The right outputs in f32 or f64, by which settings that change the arithmetic are judged; made by the target's
-    /// own `reference:` where absent.
+    /// The right outputs in f32 or f64, by which settings that change the arithmetic are judged; where absent those that
+    /// the sweep was begun with, or made by the target's own `reference:`.
     #[arg(long, value_name = "FILE")]
     reference: Option<PathBuf>,
-    /// By how much the error of settings that change the arithmetic may exceed the baseline's.
-    #[arg(long, default_value_t = Rules::default().factor, value_parser = factor)]
-    factor: f64,
+    /// By how much the error of settings that change the arithmetic may exceed the baseline's; where absent what the
+    /// sweep was begun with.
+    #[arg(long, value_parser = factor)]
+    factor: Option<f64>,
     /// How the point is printed.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -196,16 +198,37 @@ fn one_worker_a_gpu(gpus: &[String]) -> Result<(), Failure> {
     }
 }
 
+/// By what the sweep's settings are judged: a resumed one as it was begun.
+pub(super) fn judging(args: &SweepArgs) -> Result<Judging, SweepError> {
+    let reference = args.reference.as_deref();
+    if args.resume {
+        return as_begun(&args.out, args.factor, reference);
+    }
+    Judging::new(args.factor.unwrap_or(Rules::default().factor), reference)
+}
+
+fn as_begun(dir: &Path, factor: Option<f64>, reference: Option<&Path>) -> Result<Judging, SweepError> {
+    match Judging::begun(dir, factor, reference)? {
+        Some(begun) => Ok(begun),
+        None => Judging::new(factor.unwrap_or(Rules::default().factor), reference),
+    }
+}
+
+fn validate(spec: &Spec, judging: &Judging) -> Validate {
+    Validate::new(spec, judging.right().map(Path::to_owned)).with_factor(judging.factor_ratio)
+}
+
 fn local(args: &SweepArgs, spec: &Spec) -> Result<SplitOutcome, Failure> {
     one_worker_a_gpu(&args.gpus)?;
     if !args.sbatch.is_empty() {
         return Err(Failure::input("--sbatch is for the engine slurm; accepted with local: --gpus 0,1"));
     }
     let launcher = ProcessLauncher::new(&spec.target);
-    let correctness = Validate::new(spec, args.reference.clone()).with_factor(args.factor);
+    let judging = judging(args)?;
+    let correctness = validate(spec, &judging);
     let watch = |progress: &Progress<'_>| report_progress(progress);
     let mut sweep = Sweep::prepare(&args.out, spec.clone(), args.resume, &launcher, &correctness)?;
-    Judging::new(args.factor, args.reference.as_deref())?.hold(&args.out)?;
+    judging.record(&args.out)?;
     sweep.gpus.clone_from(&args.gpus);
     sweep.budget_s = args.budget;
     sweep.watch = &watch;
@@ -284,9 +307,8 @@ pub(super) fn run_one(args: &RunOneArgs) -> Outcome {
     let spec = Spec::load(&args.spec)?;
     readable(args.reference.as_deref())?;
     let launcher = ProcessLauncher::new(&spec.target);
-    let correctness = Validate::new(&spec, args.reference.clone()).with_factor(args.factor);
     let dir = args.spec.parent().unwrap_or(Path::new(""));
-    Judging::new(args.factor, args.reference.as_deref())?.check(dir)?;
+    let correctness = validate(&spec, &as_begun(dir, args.factor, args.reference.as_deref())?);
     let run = if args.confirm { kbt_split::confirm_one } else { kbt_split::run_one };
     let point = run(&args.spec, args.index, None, &launcher, &correctness)?;
     print(args.format, &point, ToString::to_string)
