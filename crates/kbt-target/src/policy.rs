@@ -15,7 +15,7 @@ pub struct TimingPolicy {
     /// Differences inside this fraction count as the same: 0.01 is 1 %.
     pub same_within: f64,
     /// Stop once every sample of B is slower than every sample of A by this fraction, or with fewer than five pairs
-    /// by more; never where absent.
+    /// by more, after two pairs at the earliest; never where absent.
     pub slow_margin: Option<f64>,
     /// A sample whose clock is below this fraction of the best one is discarded.
     pub clock_floor: f64,

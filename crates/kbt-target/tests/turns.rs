@@ -117,10 +117,10 @@ fn a_comparison_takes_its_pairs_in_the_order_it_would_without_turns() {
         std::fs::read_to_string(folder.path().join("log")).unwrap()
     });
     let [alone, by_pairs, all] = orders;
-    assert_eq!(alone, "1\n2\n2\n1\n2\n1\n1\n2\n");
+    assert_eq!(alone, "1\n2\n1\n2\n2\n1\n2\n1\n");
     // With a lead before each batch, which is of the side that comes next.
-    assert_eq!(by_pairs, "1\n1\n2\n2\n2\n1\n2\n2\n1\n1\n1\n2\n");
-    assert_eq!(all, "1\n1\n2\n2\n1\n2\n1\n1\n2\n");
+    assert_eq!(by_pairs, "1\n1\n2\n1\n1\n2\n2\n2\n1\n2\n2\n1\n");
+    assert_eq!(all, "1\n1\n2\n1\n2\n2\n1\n2\n1\n");
 }
 
 #[test]

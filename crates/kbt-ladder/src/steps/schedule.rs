@@ -87,7 +87,7 @@ impl AttentionTuner<'_> {
         Ok(())
     }
 
-    /// Two settings timed in ABBA order: the time of each as a figure with the spread over its processes.
+    /// Two settings timed in turn: the time of each as a figure with the spread over its processes.
     pub(super) fn versus(&mut self, a: &Setting, b: &Setting) -> Result<(Figure, Figure), StepFailure> {
         let (found, p) = self.compared(a, b)?;
         let figure = |samples: &[kbt_target::Sample]| {
@@ -106,7 +106,7 @@ impl AttentionTuner<'_> {
         }
     }
 
-    /// Two settings timed in ABBA order, and how what they gave is known.
+    /// Two settings timed in turn, and how what they gave is known.
     pub(super) fn compared(
         &mut self,
         a: &Setting,

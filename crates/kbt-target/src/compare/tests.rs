@@ -76,7 +76,7 @@ fn real_differences_are_found_and_small_ones_are_the_same() {
 
 #[test]
 fn a_clearly_slow_setting_costs_few_processes_unless_all_are_asked_for() {
-    for (effect, pairs) in [(1.8, 1), (1.35, 2)] {
+    for (effect, pairs) in [(5.0, 2), (1.8, 2), (1.35, 2), (1.22, 3)] {
         let c = compared(Chip { effect, ..Chip::new(1) }, &TimingPolicy::default());
         assert_eq!((c.speed, c.pairs, c.stopped), (Speed::Slower, pairs, Stopped::ClearlySlow));
         assert_eq!(c.interval, None);
@@ -84,6 +84,13 @@ fn a_clearly_slow_setting_costs_few_processes_unless_all_are_asked_for() {
     let c = compared(Chip { effect: 1.5, ..Chip::new(1) }, &TimingPolicy::exhaustive());
     assert_eq!((c.speed, c.stopped), (Speed::Slower, Stopped::Decided));
     assert!(c.pairs >= 4 && c.interval.is_some());
+}
+
+#[test]
+fn two_pairs_are_too_few_to_decide_when_the_time_is_over() {
+    let policy = TimingPolicy { budget_s: Some(0.0), ..TimingPolicy::default() };
+    let c = compared(Chip { noise: 0.0, effect: 0.8, ..Chip::new(1) }, &policy);
+    assert_eq!((c.speed, c.pairs, c.stopped), (Speed::Ambiguous, 2, Stopped::Budget), "{c:?}");
 }
 
 #[test]
