@@ -47,6 +47,17 @@ pub enum SweepError {
     /// Another process sweeps there now.
     #[error("{} is in use by another sweep", .0.display())]
     Locked(PathBuf),
+    /// Processes of a sweep that was killed there still run.
+    #[error(
+        "{}: processes that an earlier sweep started here still run, and would disturb every time: {processes}; accepted: \
+         --resume when they have ended, or are killed", dir.display()
+    )]
+    RunsOn {
+        /// The sweep's directory.
+        dir: PathBuf,
+        /// Their numbers and names.
+        processes: String,
+    },
     /// A cluster's command did not do what it was asked.
     #[error("{0}")]
     Cluster(ClusterError),

@@ -9,6 +9,10 @@ use kbt_target::{Target, TimingPolicy};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a process may take to end that was killed with its sweep.
+const LAST_MOMENT: Duration = Duration::from_secs(5);
 
 /// The schema that spec files state.
 pub const SPEC_SCHEMA: &str = "kbt.split.spec/1";
@@ -151,6 +155,20 @@ impl SweepDir {
                           was, or another one"
                     .to_owned(),
             }),
+        }
+    }
+
+    /// That no process of a sweep which was killed here runs on, beside which others would be timed. What is being killed
+    /// gets a moment to end.
+    pub(crate) fn nothing_runs_on(&self) -> Result<(), SweepError> {
+        let deadline = Instant::now() + LAST_MOMENT;
+        loop {
+            let left = kbt_target::left_behind(&self.0);
+            match left.is_empty() {
+                true => return Ok(()),
+                false if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(50)),
+                false => return Err(SweepError::RunsOn { dir: self.0.clone(), processes: left.join(", ") }),
+            }
         }
     }
 

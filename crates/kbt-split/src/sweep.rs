@@ -62,6 +62,9 @@ impl<'a> Sweep<'a> {
         correctness: &'a dyn Correctness,
     ) -> Result<Self, SweepError> {
         let (dir, lock) = open_dir(dir, &spec, resume)?;
+        if resume {
+            dir.nothing_runs_on()?;
+        }
         Ok(Self {
             dir,
             spec,

@@ -119,29 +119,72 @@ fn kill_at_fifty_random_moments_loses_nothing_finished_and_repeats_none() {
     assert_eq!(all, (0..POINTS).collect::<Vec<_>>(), "every point is there once");
 }
 
-#[test]
-fn a_killed_sweep_leaves_no_process_of_its_target_behind() {
+/// Starts a sweep whose first process runs this script, waits until `pids` names three processes, and ends the sweep by
+/// a signal; none of the three may outlive it.
+fn leaves_nothing(script: &str, signal: &str) {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    std::fs::write(folder.join("run.sh"), "echo $$ > pid\nexec sleep 60\n").unwrap();
+    std::fs::write(folder.join("run.sh"), script).unwrap();
     let mut child = start(folder);
     let deadline = Instant::now() + Duration::from_secs(30);
-    let pid = loop {
-        let pid = std::fs::read_to_string(folder.join("pid")).unwrap_or_default();
-        if pid.ends_with('\n') {
-            break pid.trim().to_owned();
+    let pids: Vec<String> = loop {
+        let text = std::fs::read_to_string(folder.join("pids")).unwrap_or_default();
+        if text.ends_with('\n') && text.lines().count() == 3 {
+            break text.lines().map(str::to_owned).collect();
         }
         assert!(Instant::now() < deadline, "the sweep never started its first process");
         std::thread::sleep(Duration::from_millis(5));
     };
-    child.kill().unwrap();
+    let killed = Command::new("sh").args(["-c", &format!("kill -s {signal} {}", child.id())]).status();
+    assert!(killed.unwrap().success());
     child.wait().unwrap();
-    let alive = || {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        !stat.is_empty() && !stat.contains(") Z ")
-    };
-    while alive() {
-        assert!(Instant::now() < deadline, "process {pid} outlived the sweep");
-        std::thread::sleep(Duration::from_millis(5));
+    for pid in pids {
+        while is_alive(&pid) {
+            assert!(Instant::now() < deadline, "process {pid} outlived the sweep, which ended by {signal}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
+}
+
+fn is_alive(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+#[test]
+fn a_killed_sweep_leaves_no_process_of_its_target_behind() {
+    // The process itself, its child, and one in a session of its own whose parent is gone.
+    let script = "echo $$ >> pids\nsh -c 'echo $$ >> pids; sleep 60'&\n\
+                  (setsid sh -c 'echo $$ >> pids; exec sleep 60' &)\n";
+    for signal in ["KILL", "TERM", "HUP"] {
+        leaves_nothing(&format!("{script}wait\n"), signal);
+        leaves_nothing(&format!("{script}exec sleep 60\n"), signal);
+    }
+}
+
+#[test]
+fn a_sweep_does_not_go_on_beside_what_a_killed_one_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (dir, spec) = (folder.join("out"), spec(folder));
+    let launcher = ProcessLauncher::new(&spec.target);
+    let prepared = || Sweep::prepare(&dir, spec.clone(), true, &launcher, &SameBytes).map(drop);
+    prepared().unwrap();
+    let start = |set: Option<&str>| {
+        let mut command = Command::new("sleep");
+        command.arg("60").env("KBT_OUT", dir.join("points/0/out.safetensors"));
+        command.envs(set.map(|set| ("KBT_INPUT_SET", set))).spawn().unwrap()
+    };
+    // A shell in which someone looks around, and then what a killed guard left.
+    let mut other = start(None);
+    prepared().unwrap();
+    let mut left = start(Some("0"));
+    let refused = prepared().unwrap_err().to_string();
+    assert!(refused.contains(&format!("{} (sleep)", left.id())) && refused.contains("accepted"), "{refused}");
+    assert!(!refused.contains(&other.id().to_string()), "{refused}");
+    for child in [&mut left, &mut other] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    prepared().unwrap();
 }

@@ -17,6 +17,7 @@ mod dtypes;
 mod environment;
 mod expr;
 mod file;
+mod guard;
 mod knob;
 mod launch;
 mod lines;
@@ -24,6 +25,7 @@ mod load;
 mod place;
 mod policy;
 mod process;
+mod running;
 mod setting;
 pub mod stats;
 mod stream;
@@ -45,6 +47,7 @@ pub use lines::{TimePattern, TimePatternError};
 pub use load::{Source, TEMPLATE, TargetError, embedded_target, embedded_targets};
 pub use policy::TimingPolicy;
 pub use process::ProcessLauncher;
+pub use running::left_behind;
 pub use setting::{Scalar, Setting};
 
 /// The README's example, kept true.

@@ -1,28 +1,30 @@
 //! Runs a target as a fresh process in a process group of its own, with an environment of its own.
 //!
-//! At the time limit the whole group is killed; when kbt itself dies, the process does too (Linux).
+//! When it ends, at the time limit, and when kbt itself dies, whatever it started is killed with it: `guard`.
 //!
-//! Memory is the resident memory of the whole group, looked at while it runs: a limit on the address space would
-//! stop every CUDA program, which reserves terabytes, and one on a single process would miss its children. Where
-//! the machine itself runs out first, the kernel is told to take the target and not the sweep.
+//! Memory is the resident memory of all of that, looked at while it runs: a limit on the address space would stop every
+//! CUDA program, which reserves terabytes, and one on a single process would miss its children. Where the machine itself
+//! runs out first, the kernel is told to take the target and not the sweep.
 
 use crate::file::{Target, TraceLevel};
+use crate::guard::Guarded;
 use crate::launch::{Launch, LaunchRequest, Launcher, Report, Status, in_a_row};
 use crate::lines::{LineReader, TimePattern};
+use crate::running::memory_bytes_under;
 use crate::stream::{Stream, read_in_background};
 use crate::turn::{self, Gate};
 use std::collections::BTreeMap;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 /// Exit code of a command that refuses a setting.
 const EXIT_REFUSED: i32 = 3;
-/// How long the output streams may stay open after the group was killed.
+/// How long the output streams may stay open after all was killed.
 const DRAIN: Duration = Duration::from_secs(2);
-/// Between two looks at the group's memory.
+/// Between two looks at the memory.
 const MEMORY_EVERY: Duration = Duration::from_millis(100);
 
 /// Runs a target's own processes.
@@ -139,7 +141,7 @@ impl<'a> ProcessLauncher<'a> {
     fn execute(&self, order: Order, gate: Option<&Arc<Gate>>) -> Launch {
         let started = Instant::now();
         let environment = order.environment.clone();
-        let ended = self.spawn(&order, gate.is_some()).map(|child| supervise(child, order, gate));
+        let ended = self.spawn(&order, gate.is_some()).map(|running| supervise(running, order, gate));
         let (status, report, stdout_tail, stderr_tail) = match ended {
             Ok(ended) => ended,
             Err(reason) => (Status::NotStarted { reason }, Report::default(), String::new(), String::new()),
@@ -148,7 +150,7 @@ impl<'a> ProcessLauncher<'a> {
         Launch { status, report, elapsed_s, stdout_tail, stderr_tail, environment }
     }
 
-    fn spawn(&self, order: &Order, waits: bool) -> Result<Child, String> {
+    fn spawn(&self, order: &Order, waits: bool) -> Result<Guarded, String> {
         let (name, arguments) = order.command.split_first().ok_or("the command is empty")?;
         let directory =
             if order.directory.as_os_str().is_empty() { Path::new(".") } else { &order.directory };
@@ -169,10 +171,9 @@ impl<'a> ProcessLauncher<'a> {
             .current_dir(directory)
             .stdin(if waits { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
-        limit(&mut command);
-        command.spawn().map_err(|e| format!("{} (in {}): {e}", program.display(), directory.display()))
+            .stderr(Stdio::piped());
+        Guarded::spawn(&mut command)
+            .map_err(|e| format!("{} (in {}): {e}", program.display(), directory.display()))
     }
 }
 
@@ -223,8 +224,13 @@ struct Order {
 }
 
 /// Waits for the end of a process within its limits, and collects what it printed.
-fn supervise(mut child: Child, order: Order, gate: Option<&Arc<Gate>>) -> (Status, Report, String, String) {
+fn supervise(
+    mut running: Guarded,
+    order: Order,
+    gate: Option<&Arc<Gate>>,
+) -> (Status, Report, String, String) {
     let (sender, receiver) = mpsc::channel();
+    let child = &mut running.child;
     if let (Some(gate), Some(input)) = (gate, child.stdin.take()) {
         gate.started(input);
     }
@@ -233,15 +239,14 @@ fn supervise(mut child: Child, order: Order, gate: Option<&Arc<Gate>>) -> (Statu
     let errors =
         child.stderr.take().map(|pipe| read_in_background(pipe, LineReader::default(), &sender, false));
     drop(sender);
-    let limit = wait(child.id(), order.limit_s, order.memory_mb, gate.map(Arc::as_ref));
-    // Whatever the process left behind in its group goes with it, and so do the open ends of its pipes.
-    kill_group(child.id());
-    let exit = child.wait();
+    let limit = wait(&running, order.limit_s, order.memory_mb, gate.map(Arc::as_ref));
+    // Whatever the process left behind goes with it, and so do the open ends of its pipes.
+    let exit = running.end();
     let (mut stdout, mut stderr) = (Stream::default(), Stream::default());
     let deadline = Instant::now() + DRAIN;
     for _ in 0..usize::from(output.is_some()) + usize::from(errors.is_some()) {
-        // A descendant that left the group may hold a pipe open; then what was read so far is lost, and the
-        // reading thread ends with that descendant.
+        // What cannot be killed may hold a pipe open; then what was read so far is lost, and the reading thread ends with
+        // it.
         match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok((true, stream)) => stdout = stream,
             Ok((false, stream)) => stderr = stream,
@@ -277,13 +282,13 @@ fn classify(status: ExitStatus, stderr_tail: &str) -> Status {
 
 /// Waits until the process has ended, without reaping it, or has passed a limit, which is then the answer.
 /// Time spent waiting for a turn does not count.
-fn wait(child: u32, limit_s: f64, memory_mb: Option<u64>, gate: Option<&Gate>) -> Option<Status> {
+fn wait(running: &Guarded, limit_s: f64, memory_mb: Option<u64>, gate: Option<&Gate>) -> Option<Status> {
     let (mut spent, mut last) = (Duration::ZERO, Instant::now());
     let limit = Duration::try_from_secs_f64(limit_s).unwrap_or(Duration::MAX);
     let mut pause = Duration::from_millis(1);
     let mut looked = last;
     loop {
-        if has_ended(child) {
+        if running.has_ended() {
             return None;
         }
         if gate.is_some_and(Gate::is_cancelled) {
@@ -300,88 +305,11 @@ fn wait(child: u32, limit_s: f64, memory_mb: Option<u64>, gate: Option<&Gate>) -
             && looked.elapsed() >= MEMORY_EVERY
         {
             looked = Instant::now();
-            if group_memory_bytes(child) > limit_mb.saturating_mul(1 << 20) {
+            if memory_bytes_under(running.child.id()) > limit_mb.saturating_mul(1 << 20) {
                 return Some(Status::OverMemory { limit_mb });
             }
         }
         std::thread::sleep(pause.min(limit.saturating_sub(spent)));
         pause = (pause * 2).min(Duration::from_millis(16));
     }
-}
-
-/// Whether a child has ended. It stays a zombie, so that its number, and its group's, cannot be reused before
-/// the group is killed.
-fn has_ended(child: u32) -> bool {
-    // SAFETY: an all-zero siginfo_t is a valid one, and waitid writes to it alone.
-    unsafe {
-        let mut info: libc::siginfo_t = std::mem::zeroed();
-        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-        let answer = libc::waitid(libc::P_PID, child, &raw mut info, flags);
-        // An error means that there is nothing left to wait for.
-        answer != 0 || info.si_pid() != 0
-    }
-}
-
-fn kill_group(leader: u32) {
-    if let Ok(leader) = libc::pid_t::try_from(leader)
-        && leader > 1
-    {
-        // SAFETY: `kill` takes two integers and touches no memory of ours. The number is still the group's:
-        // its leader is our child and has not been reaped.
-        unsafe { libc::kill(-leader, libc::SIGKILL) };
-    }
-}
-
-/// Lets the process die when kbt does, so that a killed sweep leaves nothing on the GPU; lets the kernel take it
-/// first when memory runs out; and lets a crash write no core file, which would be as large as its memory.
-#[cfg(target_os = "linux")]
-fn limit(command: &mut Command) {
-    let parent = std::process::id();
-    // SAFETY: between fork and exec the closure makes only system calls that are async-signal-safe, and
-    // allocates nothing.
-    unsafe {
-        command.pre_exec(move || {
-            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
-                return Err(std::io::Error::last_os_error());
-            }
-            let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-            if libc::setrlimit(libc::RLIMIT_CORE, &raw const none) != 0 {
-                return Err(std::io::Error::last_os_error());
-            }
-            // Raising the score is allowed to everyone; where /proc is not there, nothing is lost but the order.
-            let score = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY);
-            if score >= 0 {
-                libc::write(score, c"1000".as_ptr().cast(), 4);
-                libc::close(score);
-            }
-            // The parent may have died before the request took effect.
-            if u32::try_from(libc::getppid()).is_ok_and(|p| p == parent) {
-                Ok(())
-            } else {
-                Err(std::io::Error::from_raw_os_error(libc::ESRCH))
-            }
-        });
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn limit(_command: &mut Command) {}
-
-/// Resident memory of a process group, from /proc. The address space is no measure: CUDA reserves terabytes.
-fn group_memory_bytes(group: u32) -> u64 {
-    let Ok(processes) = std::fs::read_dir("/proc") else { return 0 };
-    // SAFETY: `sysconf` takes an integer and touches no memory of ours.
-    let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
-    let mut total = 0u64;
-    for process in processes.flatten() {
-        let Ok(stat) = std::fs::read_to_string(process.path().join("stat")) else { continue };
-        // The command's name, in brackets, may hold spaces: fields are counted after it.
-        let Some((_, fields)) = stat.rsplit_once(") ") else { continue };
-        let mut fields = fields.split(' ');
-        let in_group = fields.nth(2).and_then(|g| g.parse().ok()) == Some(group);
-        if in_group && let Some(pages) = fields.nth(18).and_then(|p| p.parse::<u64>().ok()) {
-            total = total.saturating_add(pages.saturating_mul(page));
-        }
-    }
-    total
 }

@@ -151,10 +151,15 @@ fn outputs_and_traces_must_be_written_by_this_very_run() {
     assert_eq!(run("true", extra, traced(TraceLevel::Barrier)).status, Status::Ok);
 }
 
-/// Runs a script whose background process holds the pipes open for a minute and whose number is in `pid`.
-fn leaves_nothing(script: &str, extra: &str, expect: &Status) {
+/// A background process that holds the pipes open for a minute; its number is in `pid`.
+const LEFT: &str = "sleep 60 & echo $! > pid";
+/// The same in a session of its own, which no signal to the group reaches.
+const DETACHED: &str = "setsid sh -c 'echo $$ > pid.part; mv pid.part pid; exec sleep 60' & until [ -e pid ]; do sleep 0.01; done";
+
+/// Runs one of these before a script.
+fn leaves_nothing(left: &str, script: &str, extra: &str, expect: &Status) {
     let folder = tempfile::tempdir().unwrap();
-    let target = target(folder.path(), &format!("sleep 60 & echo $! > pid; {script}"), extra);
+    let target = target(folder.path(), &format!("{left}; {script}"), extra);
     let started = Instant::now();
     let launch = ProcessLauncher::new(&target).launch(&LaunchRequest::default());
     assert_eq!(&launch.status, expect);
@@ -169,25 +174,56 @@ fn leaves_nothing(script: &str, extra: &str, expect: &Status) {
     while alive() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert!(!alive(), "process {pid} outlived its group");
+    assert!(!alive(), "process {pid} outlived what started it");
 }
 
 #[test]
 fn a_hang_is_killed_with_its_children() {
-    leaves_nothing("sleep 60", "limits: {run_s: 1}\n", &Status::TimedOut { limit_s: 1.0 });
+    for left in [LEFT, DETACHED] {
+        leaves_nothing(left, "sleep 60", "limits: {run_s: 1}\n", &Status::TimedOut { limit_s: 1.0 });
+    }
 }
 
 #[test]
 fn what_a_finished_process_leaves_running_is_killed_too() {
-    leaves_nothing("exit 0", "", &Status::Ok);
+    for left in [LEFT, DETACHED] {
+        leaves_nothing(left, "exit 0", "", &Status::Ok);
+        leaves_nothing(left, "kill -SEGV $$", "", &Status::Signal { signal: 11 });
+    }
+}
+
+#[test]
+fn what_is_left_behind_is_what_nobody_watches() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "sh -c 'echo $$ > pid.part; mv pid.part pid; sleep 60'; true";
+    let target = target(folder.path(), script, "limits: {run_s: 2}\n");
+    let request = LaunchRequest { inputs: Some(folder.path().join("in")), ..LaunchRequest::default() };
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| ProcessLauncher::new(&target).launch(&request));
+        while !folder.path().join("pid").exists() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // A child that kbt did not start under a guard has the same environment.
+        let variables = [("KBT_INPUT_SET", "0".into()), ("KBT_INPUTS", folder.path().join("in"))];
+        let mut alone = std::process::Command::new("sleep").arg("60").envs(variables).spawn().unwrap();
+        let left = kbt_target::left_behind(folder.path());
+        alone.kill().unwrap();
+        alone.wait().unwrap();
+        assert_eq!(left, [format!("{} (sleep)", alone.id())]);
+        assert!(matches!(running.join().unwrap().status, Status::TimedOut { .. }));
+    });
 }
 
 #[test]
 fn memory_over_the_limit_ends_the_process() {
     // A shell variable that doubles: 64 MB and more within the second.
     let script = "x=0123456789abcdef; while true; do x=$x$x; [ ${#x} -gt 200000000 ] && sleep 60; done";
-    let launch = run(script, "limits: {run_s: 30, memory_mb: 64}\n", |_| LaunchRequest::default());
-    assert_eq!(launch.status, Status::OverMemory { limit_mb: 64 });
+    // What it started counts as well, in a session of its own too.
+    let detached = format!("setsid sh -c '{script}' & wait");
+    for script in [script, &detached] {
+        let launch = run(script, "limits: {run_s: 30, memory_mb: 64}\n", |_| LaunchRequest::default());
+        assert_eq!(launch.status, Status::OverMemory { limit_mb: 64 }, "{script}");
+    }
 }
 
 #[test]
