@@ -36,7 +36,9 @@ struct Record {
     pid: Value,
     tid: Value,
     id: Value,
+    #[serde(deserialize_with = "number")]
     ts: Option<Number>,
+    #[serde(deserialize_with = "number")]
     dur: Option<Number>,
     args: Value,
 }
@@ -45,6 +47,15 @@ struct Record {
 fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let value = Value::deserialize(deserializer)?;
     Ok(if value.is_null() { String::new() } else { key(&value) })
+}
+
+/// A number, also where it was written as a text. Anything else is none, and its record is counted as a problem.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Number>, D::Error> {
+    Ok(match Value::deserialize(deserializer)? {
+        Value::Number(number) => Some(number),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    })
 }
 
 pub(super) fn read(bytes: &[u8], name: &str, options: &ReadOptions) -> Result<MemoryTrace, TraceError> {

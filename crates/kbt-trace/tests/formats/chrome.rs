@@ -339,3 +339,25 @@ fn threads_of_one_process_that_share_a_name_are_two_lanes() {
     assert_eq!(outcome.roles.len(), 2);
     assert_eq!((period("softmax (tid 1)"), period("softmax (tid 2)")), (1000.0, 1370.0));
 }
+
+#[test]
+fn stamps_written_as_texts_are_the_same_stamps_and_a_word_in_their_place_costs_its_record_alone() {
+    let clean = read(&spans(0.001), &mhz(2000.0));
+    let mut value = spans(0.001);
+    for event in value["traceEvents"].as_array_mut().unwrap() {
+        for key in ["ts", "dur"] {
+            if let Some(number) = event.get(key).cloned() {
+                event[key] = json!(number.to_string());
+            }
+        }
+    }
+    assert_eq!(read(&value, &mhz(2000.0)).roles, clean.roles);
+    let odd = json!({"ph": "X", "pid": 3, "tid": 1, "ts": "soon", "dur": 1.5, "name": "exp2"});
+    value["traceEvents"].as_array_mut().unwrap().push(odd);
+    let outcome = read(&value, &mhz(2000.0));
+    assert_eq!(outcome.roles, clean.roles);
+    assert_eq!(
+        problem(&outcome, ProblemKind::UnknownRecord),
+        problem(&clean, ProblemKind::UnknownRecord) + 1
+    );
+}

@@ -39,11 +39,17 @@ fn a_recorded_trace_has_rings_and_is_written_in_every_viewers_format() {
     }
 }
 
+/// Copies a program by a process of its own: a file that this one had open for writing could not be run while a
+/// process that another test is just starting still holds it.
+fn copy_program(from: &Path, to: &Path) {
+    assert!(Command::new("cp").args([from, to]).status().unwrap().success());
+}
+
 #[test]
 fn parquet_without_kbt_frame_names_the_command_that_builds_it() {
     let folder = tempfile::tempdir().unwrap();
     let alone = folder.path().join("kbt");
-    std::fs::copy(env!("CARGO_BIN_EXE_kbt"), &alone).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_kbt").as_ref(), &alone);
     let out = folder.path().join("t.parquet");
     let output = Command::new(&alone)
         .args(["trace", "export"])
@@ -64,11 +70,13 @@ fn parquet_fails_with_its_kbt_frame() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let alone = folder.path().join("kbt");
-    std::fs::copy(env!("CARGO_BIN_EXE_kbt"), &alone).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_kbt").as_ref(), &alone);
     let frame = folder.path().join("kbt-frame");
     let export = |script: &str| {
-        std::fs::write(&frame, script).unwrap();
-        std::fs::set_permissions(&frame, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let written = folder.path().join("script");
+        std::fs::write(&written, script).unwrap();
+        std::fs::set_permissions(&written, std::fs::Permissions::from_mode(0o755)).unwrap();
+        copy_program(&written, &frame);
         let mut kbt = Command::new(&alone);
         kbt.args(["trace", "export"]).arg(recording("fp8")).args(["--to", "parquet", "-o", "t.parquet"]);
         kbt.current_dir(folder.path()).output().unwrap()
