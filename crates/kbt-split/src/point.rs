@@ -143,17 +143,12 @@ impl PointRunner<'_> {
     }
 
     /// What such a process gave; `None` where it failed this time.
-    pub(crate) fn probed(
-        &self,
-        request: &LaunchRequest,
-        launch: &Launch,
-        elapsed_s: f64,
-    ) -> Result<Option<Probe>, SweepError> {
-        if let Some(out) = request.out.as_ref().filter(|out| out.exists()) {
-            fs::remove_file(out).map_err(SweepError::io(out))?;
+    pub(crate) fn probed(&self, request: &LaunchRequest, launch: &Launch, elapsed_s: f64) -> Option<Probe> {
+        if let Some(out) = &request.out {
+            remove_outputs(out);
         }
-        let sample = launch.sample().filter(|_| launch.is_ok());
-        Ok(sample.map(|sample| Probe { gpu: self.gpu.clone(), sample, elapsed_s }))
+        let sample = launch.sample().filter(|_| launch.is_ok())?;
+        Some(Probe { gpu: self.gpu.clone(), sample, elapsed_s })
     }
 
     /// What a timed process of a point is asked.
@@ -217,9 +212,9 @@ impl PointRunner<'_> {
             }
             check = Some(self.check(out, &self.spec.space.points[index].setting));
         }
-        if !matches!(check, Some(Ok(CheckOutcome::Wrong { .. }))) && out.exists() {
+        if !matches!(check, Some(Ok(CheckOutcome::Wrong { .. }))) {
             // Wrong outputs are kept for whoever wants to know why; right ones are the reference again.
-            fs::remove_file(out).map_err(SweepError::io(out))?;
+            remove_outputs(out);
         }
         Ok(Checked { launch, check, elapsed_s: elapsed_s + started.elapsed().as_secs_f64() })
     }
@@ -315,6 +310,14 @@ impl PointRunner<'_> {
             self.spec.screening.as_ref().map_or(timing.max_blocks, |s| timing.max_blocks.min(s.blocks));
         TimingPolicy { max_blocks: blocks, ..timing.clone() }
     }
+}
+
+/// Removes what a process left in the place of its outputs, whatever it is.
+fn remove_outputs(out: &Path) {
+    let is_folder = fs::symlink_metadata(out).is_ok_and(|left| left.is_dir());
+    // Most often there is nothing. What cannot be removed costs room and no result: it lies in a folder of the point's
+    // own, which is emptied, or else named, before the point runs again.
+    let _ = if is_folder { fs::remove_dir_all(out) } else { fs::remove_file(out) };
 }
 
 /// Makes a folder empty, whatever an interrupted run left in it.

@@ -141,7 +141,7 @@ impl PointRunner<'_> {
     fn outcomes(&self, ran: Vec<(Request, Launch)>, share_s: f64) -> Vec<Result<Outcome, SweepError>> {
         let started = Instant::now();
         let outcome = |(request, launch): (Request, Launch)| match request {
-            Request::Probe(request) => self.probed(&request, &launch, share_s).map(Outcome::Probe),
+            Request::Probe(request) => Ok(Outcome::Probe(self.probed(&request, &launch, share_s))),
             Request::Point(index, request) => {
                 self.judge(index, &request, launch, share_s).map(|c| Outcome::Point(index, Box::new(c)))
             }

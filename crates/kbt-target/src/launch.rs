@@ -94,6 +94,11 @@ pub enum Status {
         /// Where they should be.
         path: PathBuf,
     },
+    /// It ended well, and what it left in the place of its outputs is no file.
+    OutputNoFile {
+        /// Where the file should be.
+        path: PathBuf,
+    },
     /// It was set up beside others, and ran before it was its turn: it printed no `kbt-ready`, or did not wait.
     OutOfTurn,
     /// The process could not be started.
@@ -121,6 +126,11 @@ impl fmt::Display for Status {
                 write!(f, "printed `{line}`, which is no time; accepted: a number above 0, of an hour at most")
             }
             Self::OutputMissing { path } => write!(f, "wrote no {}", path.display()),
+            Self::OutputNoFile { path } => write!(
+                f,
+                "made something else of {}: a directory, a pipe or a link to one; accepted: a file",
+                path.display()
+            ),
             Self::OutOfTurn => f.write_str(
                 "ran before its turn: limits.set_up_at_once asks for `kbt-ready` and a read of standard input before \
                  the launches",

@@ -93,7 +93,7 @@ impl<'a> ProcessLauncher<'a> {
         };
         let mut launch = self.execute(order, None);
         if launch.is_ok() && !out.is_file() {
-            launch.status = Status::OutputMissing { path: out.to_owned() };
+            launch.status = no_file(out);
         }
         Some(launch)
     }
@@ -130,7 +130,7 @@ impl<'a> ProcessLauncher<'a> {
             let trace_out = trace_out.filter(|_| records);
             let missing = [request.out.as_ref(), trace_out].into_iter().flatten().find(|p| !p.is_file());
             if let Some(path) = missing {
-                launch.status = Status::OutputMissing { path: path.clone() };
+                launch.status = no_file(path);
             } else if request.needs_time && launch.report.times_us.is_empty() {
                 launch.status = Status::NoTime { looked_for: LineReader::looked_for(pattern) };
             }
@@ -211,6 +211,13 @@ impl Launcher for ProcessLauncher<'_> {
         }
         launches
     }
+}
+
+/// What it says of a run that its output is no file.
+fn no_file(path: &Path) -> Status {
+    let path = path.to_owned();
+    // A link that leads nowhere is nothing that was written.
+    if path.exists() { Status::OutputNoFile { path } } else { Status::OutputMissing { path } }
 }
 
 /// One process to run.

@@ -137,6 +137,11 @@ fn outputs_and_traces_must_be_written_by_this_very_run() {
         LaunchRequest::saving(Setting::default(), folder.join("o"))
     };
     assert!(matches!(run("true", "", stale).status, Status::OutputMissing { .. }));
+    let folder = run("rm -f $KBT_OUT; mkdir $KBT_OUT", "", stale).status;
+    assert!(matches!(folder, Status::OutputNoFile { .. }), "{folder}");
+    assert!(
+        folder.to_string().contains("/o: a directory") && folder.to_string().contains("accepted: a file")
+    );
     assert_eq!(run("echo x > $KBT_OUT", "", stale).status, Status::Ok);
     let extra = "trace: {format: kbt, levels: {barrier: {}, coarse: {PROFILE: 1}}}\n";
     let traced = |level| {
