@@ -6,12 +6,13 @@
 
 use crate::error::SweepError;
 use crate::record::{Confirmation, Record};
-use kbt_target::Sample;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+
+pub use crate::entries::{Entries, Glance, Probe};
 
 /// The schema that journals state.
 pub const JOURNAL_SCHEMA: &str = "kbt.split.journal/1";
@@ -27,81 +28,13 @@ enum Line {
     Confirmation(Box<Confirmation>),
 }
 
-/// A run of the baseline between points that are screened.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Probe {
-    /// The GPU that the worker held, where one was named.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpu: Option<String>,
-    /// Its time.
-    pub sample: Sample,
-    /// Wall-clock seconds of its process and rest.
-    pub elapsed_s: f64,
-}
-
-/// A step of the screening.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Glance {
-    /// The baseline ran.
-    Probe(Probe),
-    /// The point of this index ran.
-    Screened(usize),
-}
-
-/// What a journal holds. Where a point is there twice (two engines ran it at once), the first counts.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Entries {
-    /// The finished points, in the order of finishing.
-    pub records: Vec<Record>,
-    /// The confirmations.
-    pub confirmations: Vec<Confirmation>,
-    /// The points that were screened, each as far as one process brings it.
-    pub screened: Vec<Record>,
-    /// The steps of the screening in their order.
-    pub trail: Vec<Glance>,
-}
-
-impl Entries {
-    /// The record of a point.
-    #[must_use]
-    pub fn record(&self, index: usize) -> Option<&Record> {
-        self.records.iter().find(|r| r.index == index)
-    }
-
-    /// Seconds of processes and rests on devices, all workers together.
-    #[must_use]
-    pub fn device_s(&self) -> f64 {
-        // A screened point that went on has two records, of different processes; one that did not has the same twice.
-        let went_on = |r: &&Record| self.record(r.index).is_none_or(|r| r.screened_ratio.is_none());
-        let screened = self.screened.iter().filter(went_on).map(|r| r.elapsed_s);
-        let probes = self.trail.iter().filter_map(|g| match g {
-            Glance::Probe(probe) => Some(probe.elapsed_s),
-            Glance::Screened(_) => None,
-        });
-        let compared = self.records.iter().map(|r| r.elapsed_s);
-        let confirmed = self.confirmations.iter().map(|c| c.elapsed_s);
-        compared.chain(screened).chain(probes).chain(confirmed).sum()
-    }
-
-    pub(crate) fn add_screened(&mut self, record: Record) {
-        if !self.screened.iter().any(|r| r.index == record.index) {
-            self.trail.push(Glance::Screened(record.index));
-            self.screened.push(record);
-        }
-    }
-
-    fn take(&mut self, line: Line) {
-        match line {
-            Line::Header { .. } => {}
-            Line::Point(record) => {
-                if self.record(record.index).is_none() {
-                    self.records.push(*record);
-                }
-            }
-            Line::Screened(record) => self.add_screened(*record),
-            Line::Probe(probe) => self.trail.push(Glance::Probe(probe)),
-            Line::Confirmation(c) => self.confirmations.push(*c),
-        }
+fn take(entries: &mut Entries, line: Line) {
+    match line {
+        Line::Header { .. } => {}
+        Line::Point(record) => entries.add(*record),
+        Line::Screened(record) => entries.add_screened(*record),
+        Line::Probe(probe) => entries.trail.push(Glance::Probe(probe)),
+        Line::Confirmation(c) => entries.add_confirmation(*c),
     }
 }
 
@@ -112,7 +45,7 @@ pub struct Journal {
     path: PathBuf,
     /// How much of the file this process knows; always whole lines.
     known: u64,
-    /// The points that have their line there.
+    /// The points that have a line there and need no other.
     points: BTreeSet<usize>,
 }
 
@@ -134,22 +67,25 @@ impl Journal {
                 return Ok(Entries::default());
             }
             let entries = read(&lines, path, Some(spec_digest))?;
-            j.points.extend(entries.records.iter().map(|r| r.index));
+            j.points.extend(entries.records.iter().filter(|r| r.is_finished()).map(|r| r.index));
             Ok(entries)
         })?;
         Ok((journal, entries))
     }
 
-    /// Appends a finished point; it is on the disk when this returns. Where another process has finished the same
-    /// point meanwhile, its line stays the only one, and the answer is `false`.
+    /// Appends a point that came to an end; it is on the disk when this returns. Where another process has finished the
+    /// same point meanwhile, its line stays the last, and the answer is `false`.
     ///
     /// # Errors
     /// Where the file system refuses.
     pub fn point(&mut self, record: &Record) -> Result<bool, SweepError> {
         self.locked(|j| {
             j.catch_up()?;
-            if !j.points.insert(record.index) {
+            if j.points.contains(&record.index) {
                 return Ok(false);
+            }
+            if record.is_finished() {
+                j.points.insert(record.index);
             }
             j.write(&Line::Point(Box::new(record.clone()))).map(|()| true)
         })
@@ -200,11 +136,17 @@ impl Journal {
         struct Key {
             kind: String,
             index: Option<usize>,
+            ending: Option<Kind>,
+        }
+        #[derive(Deserialize)]
+        struct Kind {
+            kind: String,
         }
         let lines = self.unread()?;
         // A line that cannot be read is refused, by its number, where the whole journal is.
         let keys = each_line(&lines).filter_map(|line| serde_json::from_slice::<Key>(line).ok());
-        self.points.extend(keys.filter(|k| k.kind == "point").filter_map(|k| k.index));
+        let is_finished = |k: &Key| k.ending.as_ref().is_some_and(|ending| ending.kind != "unmeasured");
+        self.points.extend(keys.filter(|k| k.kind == "point" && is_finished(k)).filter_map(|k| k.index));
         Ok(())
     }
 
@@ -282,7 +224,7 @@ fn read(lines: &[u8], path: &Path, spec_digest: Option<&str>) -> Result<Entries,
             (0, _) => return Err(bad("a journal begins with its header".to_owned())),
             _ => {}
         }
-        entries.take(line);
+        take(&mut entries, line);
     }
     Ok(entries)
 }
@@ -336,6 +278,12 @@ mod tests {
         assert!(journals[0].point(&record(6)).unwrap(), "a screened point is not a finished one");
         let entries = load(&path).unwrap();
         assert_eq!((indices(&entries), entries.screened.len()), (vec![5, 6], 1));
+        // What measured nothing has lines until one is finished, and none after that.
+        let nothing = Record::unmeasured(7, Setting::default(), "no baseline".to_owned());
+        assert!(journals[0].point(&nothing).unwrap());
+        assert!(journals[1].point(&nothing).unwrap() && journals[1].point(&record(7)).unwrap());
+        assert!(!journals[0].point(&nothing).unwrap() && !journals[0].point(&record(7)).unwrap());
+        assert_eq!(load(&path).unwrap().finished(7), Some(&record(7)));
         // Point 6 was screened and then compared: both took time.
         assert_eq!(entries.device_s(), 1.0 + 0.5 + 0.5);
     }

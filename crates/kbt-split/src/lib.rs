@@ -12,6 +12,7 @@
 pub mod agree;
 pub mod contract;
 mod draft;
+mod entries;
 mod error;
 pub mod export;
 pub mod journal;

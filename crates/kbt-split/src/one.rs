@@ -47,7 +47,7 @@ impl One {
 }
 
 /// Runs one point of a sweep's directory: the baseline first where it is not there yet. The point is timed against
-/// the baseline. A point that the journal has already is not run again, nor one that another process runs at this
+/// the baseline. A point that the journal has finished already is not run again, nor one that another process runs at this
 /// moment: its result is waited for.
 ///
 /// # Errors
@@ -63,16 +63,18 @@ pub fn run_one(
     one.dir.holds_baseline(&one.spec, &one.entries)?;
     // The baseline makes the inputs and the reference, so it comes first.
     for index in [0, index] {
-        if one.entries.record(index).is_some() {
+        if one.entries.finished(index).is_some() {
             continue;
         }
+        let before = one.entries.record(index).cloned();
         let _held = one.hold(index)?;
-        if one.entries.record(index).is_none() {
+        // Whoever ran it meanwhile has left a line, be it one that measured nothing.
+        if one.entries.record(index) == before.as_ref() {
             let (dir, spec, gpu) = (&one.dir, &one.spec, gpu.clone());
             let runner = PointRunner { dir, spec, launcher, correctness, gpu };
             let record = runner.run(index, 0, one.entries.record(0), None, None)?;
             one.journal.point(&record)?;
-            one.entries.records.push(record);
+            one.entries.add(record);
         }
     }
     Ok(PointOutcome::new(&one.spec, &one.entries, &one.spec.space.points[index]))
@@ -100,14 +102,14 @@ pub fn confirm_one(
             return Err(SweepError::NotTimed { index, why });
         }
     }
-    if !one.entries.confirmations.iter().any(|c| c.index == index) {
+    if one.entries.confirmation(index).is_none_or(|c| c.comparison.is_none()) {
         let (dir, spec) = (&one.dir, &one.spec);
         let runner = PointRunner { dir, spec, launcher, correctness, gpu };
         let mut confirmations = Vec::new();
         runner.confirm(&[index], |confirmation| confirmations.push(confirmation));
         for confirmation in confirmations {
             one.journal.confirmation(&confirmation)?;
-            one.entries.confirmations.push(confirmation);
+            one.entries.add_confirmation(confirmation);
         }
     }
     Ok(PointOutcome::new(&one.spec, &one.entries, &one.spec.space.points[index]))

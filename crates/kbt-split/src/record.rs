@@ -102,7 +102,7 @@ pub enum Ending {
     },
 }
 
-/// A finished point.
+/// A point that came to an end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// Its index in the spec.
@@ -140,6 +140,13 @@ pub struct Record {
 }
 
 impl Record {
+    /// Whether this end is final. What could not be measured, as the baseline beside it failed or its task was lost, runs
+    /// again when the sweep goes on.
+    #[must_use]
+    pub const fn is_finished(&self) -> bool {
+        !matches!(self.ending, Ending::Unmeasured { .. })
+    }
+
     /// A point that has no result, and why.
     #[must_use]
     pub fn unmeasured(index: usize, setting: Setting, reason: String) -> Self {

@@ -141,7 +141,7 @@ impl SweepDir {
     /// unmeasured, or be run on other inputs.
     pub(crate) fn holds_baseline(&self, spec: &Spec, entries: &Entries) -> Result<(), SweepError> {
         let has_run = entries.record(0).is_some_and(|r| r.ending == Ending::Timed);
-        if !has_run || spec.space.points.iter().all(|p| entries.record(p.index).is_some()) {
+        if !has_run || spec.space.points.iter().all(|p| entries.finished(p.index).is_some()) {
             return Ok(());
         }
         let outputs = Some(self.reference()).filter(|_| !spec.target.outputs.is_empty());

@@ -89,9 +89,12 @@ impl<'a> Sweep<'a> {
         // The journal is a file, and may say anything.
         entries.records.retain(|r| r.index < of);
         self.dir.holds_baseline(&self.spec, &entries)?;
-        (self.watch)(&Progress::Resumed { finished: entries.records.len(), of });
+        (self.watch)(&Progress::Resumed {
+            finished: entries.records.iter().filter(|r| r.is_finished()).count(),
+            of,
+        });
         let incumbent = fastest(&entries);
-        let has_baseline = entries.record(0).is_some();
+        let has_baseline = entries.finished(0).is_some();
         let waiting = if has_baseline { Vec::new() } else { vec![0] };
         let state = Mutex::new(State { entries, journal, waiting, incumbent, failed: None });
         let mut workers = self.gpus.iter().map(|g| Some(g.as_str())).collect::<Vec<_>>();
@@ -133,7 +136,7 @@ impl<'a> Sweep<'a> {
         let mut state = held(state);
         if self.spec.screening.is_some() {
             let seen = |i: &usize| {
-                state.entries.record(*i).is_some() || state.entries.screened.iter().any(|r| r.index == *i)
+                state.entries.finished(*i).is_some() || state.entries.screened.iter().any(|r| r.index == *i)
             };
             let order = screen::spread(self.spec.space.points.len());
             let waiting = order.into_iter().rev().filter(|i| *i != 0 && !seen(i)).collect();
@@ -149,7 +152,7 @@ impl<'a> Sweep<'a> {
         let state = &mut *guard;
         let Some(screening) = &self.spec.screening else {
             let points = (1..self.spec.space.points.len()).rev();
-            state.waiting = points.filter(|i| state.entries.record(*i).is_none()).collect();
+            state.waiting = points.filter(|i| state.entries.finished(*i).is_none()).collect();
             return Ok(());
         };
         if state.failed.is_some() {
@@ -162,14 +165,14 @@ impl<'a> Sweep<'a> {
         (self.watch)(&Progress::Narrowed { kept, of: ranked.len() });
         for (index, ratio) in ranked[kept..].iter().filter(|_| is_whole) {
             let screened = state.entries.screened.iter().find(|r| r.index == *index);
-            if let Some(record) = screened.filter(|_| state.entries.record(*index).is_none()) {
+            if let Some(record) = screened.filter(|_| state.entries.finished(*index).is_none()) {
                 let record = Record { screened_ratio: Some(*ratio), ..record.clone() };
                 state.journal.point(&record)?;
-                state.entries.records.push(record);
+                state.entries.add(record);
             }
         }
         state.waiting = ranked[..kept].iter().rev().map(|r| r.0).collect();
-        state.waiting.retain(|i| state.entries.record(*i).is_none());
+        state.waiting.retain(|i| state.entries.finished(*i).is_none());
         Ok(())
     }
 
@@ -218,7 +221,7 @@ impl<'a> Sweep<'a> {
                     }
                     Seen::Point(record) => {
                         state.journal.point(&record)?;
-                        state.entries.records.push(*record);
+                        state.entries.add(*record);
                         self.tell_screened(state);
                     }
                 }
@@ -315,9 +318,9 @@ impl<'a> Sweep<'a> {
     fn finished(&self, state: &mut State, record: Result<Record, SweepError>) {
         match record.and_then(|record| state.journal.point(&record).map(|_| record)) {
             Ok(record) => {
-                let (finished, of) = (state.entries.records.len() + 1, self.spec.space.points.len());
+                state.entries.add(record.clone());
+                let (finished, of) = (state.entries.records.len(), self.spec.space.points.len());
                 (self.watch)(&Progress::Finished { record: &record, finished, of });
-                state.entries.records.push(record);
                 state.incumbent = fastest(&state.entries);
             }
             Err(error) => state.failed = Some(error),
@@ -348,7 +351,7 @@ impl<'a> Sweep<'a> {
     /// settle it, on one worker.
     fn confirm(&self, state: &Mutex<State>, workers: &[Option<&str>]) {
         let mut guard = held(state);
-        let is_new = |i: &usize| !guard.entries.confirmations.iter().any(|c| c.index == *i);
+        let is_new = |i: &usize| guard.entries.confirmation(*i).is_none_or(|c| c.comparison.is_none());
         let mut candidates = confirmation_candidates(&guard.entries);
         if guard.entries.records.len() < self.spec.space.points.len() {
             // The time is over: the best that was seen is worth its confirmation, the next ones are not.
@@ -375,7 +378,7 @@ impl<'a> Sweep<'a> {
                 self.runner(gpu).confirm(&next, |confirmation| {
                     let (mut state, index) = (held(state), confirmation.index);
                     match state.journal.confirmation(&confirmation) {
-                        Ok(()) => state.entries.confirmations.push(confirmation),
+                        Ok(()) => state.entries.add_confirmation(confirmation),
                         Err(error) => state.failed = Some(error),
                     }
                     if confirmation_settles(&state.entries, index) {

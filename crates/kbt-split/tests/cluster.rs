@@ -4,8 +4,11 @@
 
 use kbt_split::outcome::{PointStatus, SplitOutcome};
 use kbt_split::slurm::{Cluster, ClusterError, Ended, SlurmOptions, SlurmSweep, TaskId};
-use kbt_split::{Choice, SameBytes, Space, Spec, SweepError, confirm_one, journal, run_one};
-use kbt_target::{FakeLauncher, Launch, LaunchRequest, Target, TimingPolicy};
+use kbt_split::{
+    CheckOutcome, Choice, Correctness, Progress, SameBytes, Space, Spec, SweepError, confirm_one, journal,
+    run_one,
+};
+use kbt_target::{FakeLauncher, Launch, LaunchRequest, Setting, Target, TimingPolicy};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -51,6 +54,20 @@ struct Fake {
     /// Arrays that are refused while others are queued.
     full: Cell<usize>,
     tasks_per_look: usize,
+    /// A point whose outputs nobody can check.
+    blind: Cell<Option<usize>>,
+}
+
+/// Cannot check a point.
+struct Blind(Option<usize>);
+
+impl Correctness for Blind {
+    fn check(&self, reference: &Path, outputs: &Path, setting: &Setting) -> Result<CheckOutcome, String> {
+        match self.0.filter(|n| setting.get("N") == Some(&n.to_string())) {
+            Some(_) => Err("the disk is full".to_owned()),
+            None => SameBytes.check(reference, outputs, setting),
+        }
+    }
 }
 
 impl Fake {
@@ -74,7 +91,7 @@ impl Fake {
         if words.next() == Some("--confirm") {
             confirm_one(&self.spec, index, None, &launcher, &SameBytes).unwrap();
         } else {
-            run_one(&self.spec, index, None, &launcher, &SameBytes).unwrap();
+            run_one(&self.spec, index, None, &launcher, &Blind(self.blind.get())).unwrap();
         }
         self.ended.borrow_mut().insert(id, ends("COMPLETED"));
     }
@@ -173,6 +190,53 @@ fn every_point_is_accounted_for_once_whatever_becomes_of_its_task() {
     assert_eq!((outcome.best, outcome.confirmed.len()), (Some(7), 1), "{outcome}");
     let options = cluster.options.borrow().join(" ");
     assert!(options.contains("--job-name=kbt-fake") && options.contains("--gpus=1"), "{options}");
+}
+
+#[test]
+fn a_point_that_was_given_up_is_tried_again_when_the_sweep_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = Fake::new(folder.path());
+    *cluster.fates.borrow_mut() = [(5, ("OUT_OF_MEMORY", 2)), (6, ("NODE_FAIL", 3))].into();
+    let first = sweep(folder.path(), &cluster, false).unwrap();
+    let word = |o: &SplitOutcome, i: usize| o.points[i].status.word();
+    assert_eq!([5, 6, 8].map(|i| word(&first, i)), ["unmeasured", "unmeasured", "timed"]);
+    let runs = |i: usize| cluster.runs.borrow()[&format!("--index {i}")];
+    assert_eq!([5, 6, 8].map(runs), [1, 3, 1]);
+    let (resumed, told) = (Cell::new(0), RefCell::new(BTreeMap::new()));
+    let mut again = SlurmSweep::prepare(folder.path(), spec(), true, &cluster, options()).unwrap();
+    let watch = |p: &Progress<'_>| match p {
+        Progress::Resumed { finished, .. } => resumed.set(*finished),
+        Progress::Finished { record, .. } => {
+            told.borrow_mut().insert(record.index, record.is_finished());
+        }
+        _ => {}
+    };
+    again.watch = &watch;
+    let second = again.run().unwrap();
+    drop(again);
+    // Point 5 has failed once more, which ends its attempt of this run.
+    assert_eq!([5, 6, 8].map(|i| word(&second, i)), ["unmeasured", "timed", "timed"]);
+    assert_eq!([5, 6, 8].map(runs), [2, 4, 1]);
+    assert_eq!(resumed.get(), POINTS - 2);
+    assert_eq!(told.into_inner(), [(5, false), (6, true)].into(), "what was given up before is no news");
+    let third = sweep(folder.path(), &cluster, true).unwrap();
+    assert_eq!((word(&third, 5), [5, 6, 8].map(runs)), ("timed", [3, 4, 1]));
+}
+
+#[test]
+fn a_task_that_could_measure_nothing_ran_once_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = Fake::new(folder.path());
+    cluster.blind.set(Some(11));
+    let runs = || cluster.runs.borrow()["--index 11"];
+    for time in 1..3 {
+        let outcome = sweep(folder.path(), &cluster, time > 1).unwrap();
+        assert_eq!((outcome.points[11].status.word(), runs()), ("unmeasured", time));
+        assert_eq!(outcome.points[11].status.why(), Some("not checked: the disk is full"));
+    }
+    cluster.blind.set(None);
+    let outcome = sweep(folder.path(), &cluster, true).unwrap();
+    assert_eq!((outcome.points[11].status.word(), runs()), ("timed", 3));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::{Cluster, ClusterError, SlurmOptions};
 use crate::journal::{self, Entries, Journal};
 use crate::outcome::SplitOutcome;
 use crate::ranking::{confirmation_candidates, confirmation_settles};
-use crate::record::{Ending, Record};
+use crate::record::{Confirmation, Ending, Record};
 use crate::spec::{Spec, SweepDir, open_dir, write_whole};
 use crate::sweep::{Progress, SweepError};
 use serde::{Deserialize, Serialize};
@@ -37,10 +37,18 @@ impl Work {
         Some(if words.next().is_some() { Self::Confirm(index) } else { Self::Point(index) })
     }
 
-    fn is_finished(self, entries: &Entries) -> bool {
+    /// Whether it is done, as far as it is done in one run of the sweep: what measured nothing `before` that is tried again
+    /// once.
+    fn is_finished(self, entries: &Entries, before: &Entries) -> bool {
         match self {
-            Self::Point(index) => entries.record(index).is_some(),
-            Self::Confirm(index) => entries.confirmations.iter().any(|c| c.index == index),
+            Self::Point(index) => {
+                let is_new = |r: &Record| before.record(index) != Some(r);
+                entries.record(index).is_some_and(|r| r.is_finished() || is_new(r))
+            }
+            Self::Confirm(index) => {
+                let is_new = |c: &Confirmation| before.confirmation(index) != Some(c);
+                entries.confirmation(index).is_some_and(|c| c.comparison.is_some() || is_new(c))
+            }
         }
     }
 }
@@ -74,6 +82,8 @@ struct State {
     attempts: BTreeMap<Work, u32>,
     /// Since when the cluster has not answered.
     silent: Option<Instant>,
+    /// What the journal held when this run began.
+    before: Entries,
     /// Points that were told of.
     told: Vec<usize>,
 }
@@ -105,13 +115,14 @@ impl<'a> SlurmSweep<'a> {
         let (_, entries) = Journal::open(&self.dir.journal(), &self.spec.digest())?;
         self.dir.holds_baseline(&self.spec, &entries)?;
         let of = self.spec.space.points.len();
-        (self.watch)(&Progress::Resumed { finished: entries.records.len(), of });
-        let told = entries.records.iter().map(|r| r.index).collect();
+        let told: Vec<usize> = entries.records.iter().filter(|r| r.is_finished()).map(|r| r.index).collect();
+        (self.watch)(&Progress::Resumed { finished: told.len(), of });
         let mut state = State {
             waiting: VecDeque::new(),
             tasks: BTreeMap::new(),
             attempts: BTreeMap::new(),
             silent: None,
+            before: entries,
             told,
         };
         self.adopt(&mut state)?;
@@ -171,21 +182,23 @@ impl<'a> SlurmSweep<'a> {
     ) -> Result<Entries, SweepError> {
         let entries = journal::load(&self.dir.journal())?;
         let adopted: Vec<Work> = state.tasks.values().map(|(w, _)| *w).collect();
-        let is_new = |w: &Work| !w.is_finished(&entries) && !adopted.contains(w);
+        let is_new = |w: &Work| !w.is_finished(&entries, &state.before) && !adopted.contains(w);
         state.waiting.extend(work.into_iter().filter(is_new));
         loop {
             if !(self.stop)() {
                 self.submit(state)?;
             }
             if (self.stop)() || (state.waiting.is_empty() && state.tasks.is_empty()) {
-                return journal::load(&self.dir.journal());
+                let entries = journal::load(&self.dir.journal())?;
+                self.tell(state, &entries);
+                return Ok(entries);
             }
             std::thread::sleep(self.options.poll);
             // The queue first: a task that is not in it any more has written its line before.
             let live = self.cluster.live();
             let entries = journal::load(&self.dir.journal())?;
             self.tell(state, &entries);
-            state.tasks.retain(|_, (work, _)| !work.is_finished(&entries));
+            state.tasks.retain(|_, (work, _)| !work.is_finished(&entries, &state.before));
             let Some(live) = self.heard(state, live)? else { continue };
             let mut missing = Vec::new();
             for (id, (work, since)) in &mut state.tasks {
@@ -223,7 +236,8 @@ impl<'a> SlurmSweep<'a> {
 
     fn tell(&self, state: &mut State, entries: &Entries) {
         for record in &entries.records {
-            if !state.told.contains(&record.index) {
+            let is_new = record.is_finished() || state.before.record(record.index) != Some(record);
+            if is_new && !state.told.contains(&record.index) {
                 state.told.push(record.index);
                 let of = self.spec.space.points.len();
                 (self.watch)(&Progress::Finished { record, finished: state.told.len(), of });
