@@ -2,6 +2,7 @@
 
 use super::TargetTuner;
 use super::found::CODE;
+use super::notes::with_file;
 use crate::steps::fatal;
 use crate::{StepFailure, StepOutput};
 use kbt_device::DeviceProfile;
@@ -22,7 +23,8 @@ impl TargetTuner<'_> {
         let text = self.run.join(CODE).join("lift.txt");
         crate::rundir::write_atomic(&text, lifted.render_text().as_bytes()).map_err(fatal)?;
         let mut out = self.noted(&AlgebraOutcome::of_lift(lifted), code.ptx_stale.as_deref(), &[])?;
-        out.verdicts = out.verdicts.into_iter().map(unproven).collect();
+        let (file, arch) = (code.ptx_file.as_deref(), self.arch());
+        out.verdicts = out.verdicts.into_iter().map(|v| with_file(unproven(v), file, arch)).collect();
         Ok(out)
     }
 }

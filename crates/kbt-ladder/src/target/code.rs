@@ -22,6 +22,8 @@ pub(super) struct Code {
     pub(super) remarks: Vec<String>,
     /// The PTX with that kernel.
     pub(super) ptx: Option<String>,
+    /// Where that PTX lies.
+    pub(super) ptx_file: Option<PathBuf>,
     /// Why the listing may be another build's.
     pub(super) stale: Option<String>,
     /// Why the PTX may be another build's.
@@ -155,7 +157,7 @@ impl TargetTuner<'_> {
                     ),
                 };
                 notes.extend((all.len() > 1).then(|| chosen.clone()));
-                let (ptx, ptx_stale) = ptx_of(found, &function);
+                let (ptx, of) = ptx_of(found, &function).unzip();
                 return Ok(Code {
                     listing: candidate.listing,
                     function,
@@ -163,7 +165,8 @@ impl TargetTuner<'_> {
                     remarks: candidate.remarks,
                     ptx,
                     stale: candidate.stale,
-                    ptx_stale,
+                    ptx_file: of.map(|a| a.path.clone()),
+                    ptx_stale: of.and_then(|a| a.stale.clone()),
                     notes,
                     chosen,
                     broken,
@@ -256,16 +259,16 @@ pub(super) fn remarks(assembled: &Assembled) -> Vec<String> {
     messages.map(|m| m.code.as_ref().map_or_else(|| m.text.clone(), |c| format!("{c}: {}", m.text))).collect()
 }
 
-/// The PTX that holds a kernel, else the first that there is; with why it may be another build's.
-fn ptx_of(found: &Found, function: &str) -> (Option<String>, Option<String>) {
-    let texts: Vec<(String, Option<String>)> = found
+/// The PTX that holds a kernel, else the first that there is.
+fn ptx_of<'f>(found: &'f Found, function: &str) -> Option<(String, &'f Artifact)> {
+    let mut texts: Vec<(String, &Artifact)> = found
         .of(ArtifactKind::Ptx)
         .filter_map(|a| {
             let bytes = std::fs::read(&a.path).ok()?;
-            Some((String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_owned(), a.stale.clone()))
+            Some((String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_owned(), a))
         })
         .collect();
-    let holds = |text: &str| text.contains(&format!(".entry {function}"));
-    let chosen = texts.iter().find(|(t, _)| holds(t)).or_else(|| texts.first());
-    chosen.map_or((None, None), |(text, stale)| (Some(text.clone()), stale.clone()))
+    let entry = format!(".entry {function}");
+    let chosen = texts.iter().position(|(text, _)| text.contains(&entry)).unwrap_or(0);
+    (chosen < texts.len()).then(|| texts.swap_remove(chosen))
 }

@@ -3,7 +3,9 @@
 use super::TargetTuner;
 use crate::steps::{Outcome, output};
 use crate::{Origin, StepFailure, StepOutput};
+use kbt_device::Arch;
 use kbt_evidence::{Evidence, Standing, Verdict};
+use std::path::Path;
 
 impl TargetTuner<'_> {
     /// A step's output with the notes that its reader must have beside it.
@@ -25,6 +27,18 @@ impl TargetTuner<'_> {
     }
 }
 
+/// A verdict whose next command names this kernel's PTX and target, where it named any.
+pub(super) fn with_file(mut verdict: Verdict, ptx: Option<&Path>, arch: Arch) -> Verdict {
+    if let (Some(next), Some(ptx)) = (&verdict.next, ptx) {
+        let path = ptx.display().to_string();
+        let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=@%:,".contains(c);
+        let word = if path.chars().all(plain) { path } else { format!("'{}'", path.replace('\'', "'\\''")) };
+        verdict.next =
+            Some(next.replace("FILE.ptx", &word).replace("--arch ARCH", &format!("--arch {arch}")));
+    }
+    verdict
+}
+
 /// A verdict on machine code that may be another build's: open, whatever it was.
 fn softened(mut verdict: Verdict, why: &str) -> Verdict {
     if matches!(verdict.standing, Standing::RuledOut | Standing::Recommended) {
@@ -39,6 +53,24 @@ fn softened(mut verdict: Verdict, why: &str) -> Verdict {
 mod tests {
     use super::*;
     use kbt_evidence::{FixClass, Step};
+
+    #[test]
+    fn the_next_command_names_this_kernels_file() {
+        let next = |file: Option<&str>| {
+            let open = Verdict::new(FixClass::RegisterBudget, Standing::Open, Step::Schedule, "so");
+            let open = open.next("kbt sass regs FILE.ptx --arch ARCH sweeps the budgets");
+            with_file(open, file.map(Path::new), "sm_90a".parse().unwrap()).next.unwrap()
+        };
+        assert_eq!(
+            next(Some("run/code/0-k.ptx")),
+            "kbt sass regs run/code/0-k.ptx --arch sm_90a sweeps the budgets"
+        );
+        assert_eq!(
+            next(Some("a run/it's")),
+            r"kbt sass regs 'a run/it'\''s' --arch sm_90a sweeps the budgets"
+        );
+        assert_eq!(next(None), "kbt sass regs FILE.ptx --arch ARCH sweeps the budgets");
+    }
 
     #[test]
     fn nothing_stale_rules_out_or_recommends() {

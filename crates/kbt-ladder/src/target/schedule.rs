@@ -6,6 +6,7 @@
 use super::TargetTuner;
 use super::code::{Code, disassemble, remarks};
 use super::found::CODE;
+use super::notes::with_file;
 use crate::steps::fatal;
 use crate::{StepFailure, StepOutput};
 use kbt_device::{Arch, DeviceProfile};
@@ -97,6 +98,8 @@ impl TargetTuner<'_> {
             out.verdicts = out.verdicts.into_iter().map(|v| with_prediction(v, regs, bound)).collect();
         }
         out.verdicts.extend(wrong(&lint));
+        let file = code.ptx_file.as_deref();
+        out.verdicts = out.verdicts.into_iter().map(|v| with_file(v, file, self.arch())).collect();
         Ok(out)
     }
 
