@@ -103,7 +103,7 @@ fn metrics_select_functions_and_regions_and_read_standard_input() {
     }
     let none = kbt(&["metrics", &path, "--function", "^nothing$"], None);
     assert_eq!(none.code, Some(2), "{}", none.err);
-    let ptx = kbt(&["metrics", "-"], Some(b".version 9.0\n.target sm_90a\n"));
+    let ptx = kbt(&["metrics", "-"], Some(b".version 9.0\n.target texmode_unified\n"));
     assert!(ptx.code == Some(2) && ptx.err.contains("--arch"), "{}", ptx.err);
 }
 

@@ -1,7 +1,7 @@
 //! From a file of any kind to a listing: text as it is, cubins through nvdisasm, containers through cuobjdump,
 //! PTX through ptxas and nvdisasm.
 
-use crate::output::{Failure, open_input};
+use crate::output::{Failure, open_input, tell};
 use kbt_device::Arch;
 use kbt_sass::{Function, InputKind, Listing, PtxLint};
 use kbt_toolchain::{Assembled, NvdisasmOptions, PtxasOptions, Tool, Toolchain};
@@ -17,7 +17,7 @@ const HEAD: u64 = 64 * 1024;
 /// How PTX is assembled.
 #[derive(clap::Args, Clone)]
 pub(super) struct InputArgs {
-    /// For PTX: the target to assemble for, as in sm_103a.
+    /// For PTX: the target to assemble for, as in sm_103a; the one that its `.target` names where not given.
     #[arg(long, value_name = "ARCH")]
     pub(super) arch: Option<Arch>,
     /// For PTX: ptxas' optimisation level.
@@ -52,9 +52,7 @@ pub(super) fn load(file: &Path, args: &InputArgs, lines: bool) -> Result<Loaded,
         InputKind::Cubin => disassemble(&bytes, origin, lines),
         InputKind::Container => contained(file, origin),
         InputKind::Ptx => {
-            let Some(arch) = args.arch else {
-                return Err(Failure::input(format!("{origin}: PTX needs --arch, for example --arch sm_90a")));
-            };
+            let arch = target(&String::from_utf8_lossy(&bytes), args.arch, &origin)?;
             let options = PtxasOptions { opt_level: args.opt_level, ..PtxasOptions::default() };
             let assembled = Toolchain::find()?.ptxas(&bytes, arch, &options)?;
             let remarks = remarks(&assembled);
@@ -65,6 +63,22 @@ pub(super) fn load(file: &Path, args: &InputArgs, lines: bool) -> Result<Loaded,
         }
         _ => Ok(Loaded::new(Cursor::new(bytes).chain(input), origin)),
     }
+}
+
+/// The target to assemble PTX for: the given one, else its own.
+pub(super) fn target(ptx: &str, given: Option<Arch>, origin: &str) -> Result<Arch, Failure> {
+    if let Some(arch) = given {
+        return Ok(arch);
+    }
+    let own = kbt_ptx::parse(ptx).map_err(|e| Failure::input(format!("{origin}: {e}")))?.target;
+    // Modes of textures and debugging may follow.
+    let arch = own.split(',').next().unwrap_or_default().trim().parse().map_err(|_| {
+        Failure::input(format!(
+            "{origin}: its .target names no architecture (`{own}`); accepted: --arch, as in --arch sm_90a"
+        ))
+    })?;
+    tell!("{origin}: assembled for {arch}, its own .target; --arch names another");
+    Ok(arch)
 }
 
 /// What ptxas remarked, code first.
@@ -174,5 +188,27 @@ impl Loaded {
         };
         found.findings.extend(self.remarks.iter().filter_map(coded));
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ptx_is_assembled_for_its_own_target_unless_another_is_given() {
+        let of = |own: &str, given: Option<&str>| {
+            let given = given.map(|text| text.parse().unwrap());
+            target(&format!(".version 9.0\n.target {own}\n"), given, "k.ptx").map(|arch| arch.to_string())
+        };
+        for (own, given, expect) in [
+            ("sm_90a", None, "sm_90a"),
+            ("sm_100f, debug", None, "sm_100f"),
+            ("sm_90", Some("sm_90a"), "sm_90a"),
+            ("texmode_unified", Some("sm_90a"), "sm_90a"),
+        ] {
+            assert_eq!(of(own, given).ok().as_deref(), Some(expect), "{own}");
+        }
+        assert!(of("texmode_unified", None).is_err());
     }
 }

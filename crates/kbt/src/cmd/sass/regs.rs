@@ -1,6 +1,6 @@
 //! `kbt sass regs`: the compiler behind the sweep.
 
-use super::input::remarks;
+use super::input::{remarks, target};
 use crate::output::{Failure, Format, Outcome, print, read_input};
 use kbt_device::Arch;
 use kbt_sass::regs::{Build, Compiler, RegsOutcome, Sweep, study};
@@ -11,9 +11,9 @@ use std::path::PathBuf;
 pub(super) struct RegsArgs {
     /// A PTX file; `-` is standard input.
     file: PathBuf,
-    /// The target to assemble for.
+    /// The target to assemble for; the one that the PTX's `.target` names where not given.
     #[arg(long, value_name = "ARCH")]
-    arch: Arch,
+    arch: Option<Arch>,
     /// Caps of registers a thread to try.
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', conflicts_with = "setmaxnreg",
           value_parser = clap::value_parser!(u32).range(16..=255))]
@@ -57,7 +57,8 @@ pub(super) fn run(args: RegsArgs) -> Outcome {
     let options = PtxasOptions { opt_level: args.opt_level, ..PtxasOptions::default() };
     let compiler = Ptxas { tools: Toolchain::find()?, options };
     let profile = args.device.as_deref().map(crate::cmd::microbench::load).transpose()?;
-    let outcome = study(&ptx, args.arch, &what, profile.as_ref(), &compiler)
+    let arch = target(&ptx, args.arch, &args.file.display().to_string())?;
+    let outcome = study(&ptx, arch, &what, profile.as_ref(), &compiler)
         .map_err(|e| Failure::input(format!("{}: {e}", args.file.display())))?;
     print(args.format, &outcome, RegsOutcome::render_text)
 }
