@@ -129,26 +129,39 @@ impl AttentionInputs {
         Ok(Self { shape, q: q.to_f32()?, k: k.to_f32()?, v: v.to_f32()? })
     }
 
-    /// One row: scores, softmax, weighted values; all in f64.
-    fn row(&self, row: usize, causal: bool, scale: f64, scores: &mut Vec<f64>, o: &mut [f64]) -> f64 {
-        let AttentionShape { heads, heads_kv, seq_q, seq_k, dim, .. } = self.shape;
-        let (head, index) = (row / seq_q, row % seq_q);
-        let kv = (head / heads * heads_kv + head % heads * heads_kv / heads) * seq_k * dim;
-        let visible = self.shape.visible(index, causal);
+    /// The weights of one row's visible keys relative to the largest, before the division by their sum; and the
+    /// largest score, negative infinity where no key is visible.
+    pub(crate) fn weights(&self, row: usize, causal: bool, scale: f64, weights: &mut Vec<f64>) -> f64 {
+        let AttentionShape { seq_q, dim, .. } = self.shape;
+        let kv = self.keys_of(row);
+        let visible = self.shape.visible(row % seq_q, causal);
         let q = &self.q[row * dim..(row + 1) * dim];
         let keys = self.k[kv..kv + visible * dim].chunks_exact(dim);
-        scores.clear();
-        scores.extend(
+        weights.clear();
+        weights.extend(
             keys.map(|k| scale * q.iter().zip(k).map(|(&q, &k)| f64::from(q) * f64::from(k)).sum::<f64>()),
         );
+        let max = weights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        weights.iter_mut().for_each(|w| *w = (*w - max).exp());
+        max
+    }
+
+    /// Where the keys and values that a row sees begin.
+    fn keys_of(&self, row: usize) -> usize {
+        let AttentionShape { heads, heads_kv, seq_q, seq_k, dim, .. } = self.shape;
+        let head = row / seq_q;
+        (head / heads * heads_kv + head % heads * heads_kv / heads) * seq_k * dim
+    }
+
+    /// One row: scores, softmax, weighted values; all in f64.
+    fn row(&self, row: usize, causal: bool, scale: f64, weights: &mut Vec<f64>, o: &mut [f64]) -> f64 {
+        let max = self.weights(row, causal, scale, weights);
         o.fill(0.0);
-        let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        if visible == 0 {
+        if weights.is_empty() {
             return f64::NEG_INFINITY;
         }
         let mut sum = 0.0;
-        for (score, v) in scores.iter().zip(self.v[kv..].chunks_exact(dim)) {
-            let p = (score - max).exp();
+        for (&p, v) in weights.iter().zip(self.v[self.keys_of(row)..].chunks_exact(self.shape.dim)) {
             sum += p;
             o.iter_mut().zip(v).for_each(|(o, &v)| *o += p * f64::from(v));
         }
@@ -190,9 +203,9 @@ fn rows_of(inputs: &AttentionInputs, causal: bool, scale: f64, rows: &[usize]) -
         let parts = rows.chunks(share).zip(lse.chunks_mut(share)).zip(o.chunks_mut((share * dim).max(1)));
         for ((rows, lse), o) in parts {
             scope.spawn(move || {
-                let mut scores = Vec::with_capacity(inputs.shape.seq_k);
+                let mut weights = Vec::with_capacity(inputs.shape.seq_k);
                 for ((&row, lse), o) in rows.iter().zip(lse).zip(o.chunks_exact_mut(dim)) {
-                    *lse = inputs.row(row, causal, scale, &mut scores, o);
+                    *lse = inputs.row(row, causal, scale, &mut weights, o);
                 }
             });
         }

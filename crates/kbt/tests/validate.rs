@@ -184,6 +184,53 @@ fn a_probe_is_written_and_its_right_output_passes() {
 }
 
 #[test]
+fn a_probe_of_many_keys_fails_an_output_that_is_scaled_and_a_log_sum_that_is_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let shape = ["--keys", "4096", "--queries", "8", "--heads", "1", "--dim", "64", "--dtype", "f32"];
+    let probe = |args: &[&str]| validate(folder.path(), &[&["probe", "uniform"], args, &shape[..]].concat());
+    assert_eq!(probe(&["--out", "probe"]).0, Some(0));
+    let right = TensorSet::read(&folder.path().join("probe"), &Default::default()).unwrap();
+    let values = |name: &str| right.require(name).unwrap().to_f64().unwrap();
+    let write = |file: &str, o: f64, lse: Option<&dyn Fn(usize, f64) -> f64>, base: &str| {
+        let mut set = TensorSet::new();
+        let mut insert = |name: &str, values: Vec<f64>| {
+            let shape = right.require(name).unwrap().shape().to_vec();
+            set.insert(Tensor::from_f64(name, shape, &values).unwrap()).unwrap();
+        };
+        insert("o", values("o").iter().map(|v| o * v).collect());
+        if let Some(lse) = lse {
+            insert("lse", values("lse").iter().enumerate().map(|(row, l)| lse(row, *l)).collect());
+        }
+        set.set_metadata("lse_base", base);
+        set.write_safetensors(&folder.path().join(file)).unwrap();
+    };
+    let natural = |_, l: f64| l;
+    let base_2 = |_, l: f64| l / std::f64::consts::LN_2;
+    write("right", 1.0, Some(&natural), "e");
+    write("alone", 1.0, None, "e");
+    write("scaled", 0.9, Some(&natural), "e");
+    write("off", 1.0, Some(&|row, l| if row == 5 { 1.2 * l } else { l }), "e");
+    write("base-2", 1.0, Some(&base_2), "2");
+    write("mislabelled", 1.0, Some(&base_2), "e");
+    write("unknown", 1.0, Some(&natural), "10");
+    for (args, code, says) in [
+        (&["--check", "right"][..], 0, "every log-sum is within"),
+        (&["--check", "alone"], 0, "no `lse` was written, so log-sums are not checked"),
+        (&["--check", "scaled"], 1, "is right (allowed"),
+        (&["--check", "off"], 1, "`lse` [0, 0, 5] is 9.98"),
+        (&["--check", "base-2"], 0, "every log-sum is within"),
+        (&["--check", "mislabelled"], 1, "all are right to base 2"),
+        (&["--check", "mislabelled", "--lse-base", "2"], 0, "every log-sum is within"),
+        (&["--check", "unknown"], 2, "unknown: metadata: `lse_base` is `10`; accepted: e (natural) and 2"),
+        (&["--check", "right", "--lse-base", "10"], 2, "accepted: e (natural) and 2"),
+    ] {
+        let (exit, out, err) = probe(args);
+        assert_eq!(exit, Some(code), "{args:?}: {out}{err}");
+        assert!(format!("{out}{err}").contains(says), "{args:?}: {out}{err}");
+    }
+}
+
+#[test]
 fn the_reference_of_the_built_in_kernel_passes_every_probe_and_makes_no_input_up() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();

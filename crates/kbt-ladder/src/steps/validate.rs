@@ -12,7 +12,7 @@ use kbt_tensor::{Dtype, ReadOptions, Tensor, TensorSet};
 use kbt_validate::compare::{ChangeClass, Rules, Sides, compare};
 use kbt_validate::flake::{FlakePlan, flake};
 use kbt_validate::outcome::{ValidateOutcome, VariantResult};
-use kbt_validate::probe::{PFormat, Probe, ProbeKind};
+use kbt_validate::probe::{LseBase, PFormat, Probe, ProbeKind, ProbeOutput};
 use kbt_validate::reference::{AttentionInputs, AttentionShape, attention_reference};
 use kbt_validate::runner::{RunFailure, RunOutput, Runner};
 use std::collections::BTreeMap;
@@ -151,8 +151,11 @@ impl AttentionTuner<'_> {
             PvMode::Fp8 => PFormat::E4m3,
             PvMode::Fp4 => PFormat::Nvfp4,
         };
-        let o = outputs.require("o").map_err(fatal)?;
-        probe.check(o, format, how.clone()).map(Ok).map_err(fatal)
+        let output = ProbeOutput {
+            o: outputs.require("o").map_err(fatal)?,
+            lse: outputs.get("lse").map(|lse| (lse, LseBase::Natural)),
+        };
+        probe.check(output, format, how.clone()).map(Ok).map_err(fatal)
     }
 }
 

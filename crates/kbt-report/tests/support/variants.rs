@@ -142,6 +142,7 @@ fn variant(name: &str, values: &[f32], class: ChangeClass, runs: u32, fails: boo
         max_abs_error: 0.0004,
         allowed_abs_error: 0.0039,
         worst_index: vec![0, 0],
+        lse: None,
         statement: "the output is 1 whatever the weights".into(),
     };
     let mut v = VariantResult::new(name, class);

@@ -4,12 +4,16 @@
 //! scale looks like format noise. A probe's answer follows from its construction, not from another kernel, so
 //! that a fault shows as a wrong number at a place that says what is wrong.
 //!
-//! What lives here: the kinds and what a probe holds. `build` constructs them, `check` judges an output.
+//! What lives here: the kinds and what a probe holds. `build` constructs them, `check` judges an output by
+//! what `allowance` says that it may be off by.
 
+mod allowance;
 mod build;
 mod check;
+#[cfg(test)]
+mod tests;
 
-pub use check::{PFormat, ProbeResult};
+pub use check::{LseBase, LseResult, PFormat, ProbeOutput, ProbeResult, UnknownBase};
 
 use crate::reference::{AttentionInputs, AttentionShape, ReferenceError, attention_reference};
 use kbt_evidence::Provenance;
@@ -222,7 +226,7 @@ impl Probe {
     }
 
     /// The probe as one set: `q`, `k`, `v`, the right `o` and `lse`, and in the metadata how to call the kernel
-    /// (`kbt_probe`, `causal`, `scale`).
+    /// (`kbt_probe`, `causal`, `scale`), and the base of the log-sums (`lse_base`).
     ///
     /// # Errors
     /// None for a probe that [`Probe::new`] made.
@@ -233,6 +237,7 @@ impl Probe {
         set.set_metadata("kbt_probe", self.kind.as_str());
         set.set_metadata("causal", self.causal.to_string());
         set.set_metadata("scale", self.scale.to_string());
+        set.set_metadata(LseBase::KEY, "e");
         Ok(set)
     }
 }

@@ -1,6 +1,6 @@
 //! The process that `flake` and `bisect` run: a user's command, fresh each time, in a process group of its own.
 
-use super::RunArgs;
+use super::args::RunArgs;
 use crate::output::{Failure, tell};
 use kbt_evidence::Provenance;
 use kbt_validate::runner::{RunFailure, RunOutput, Runner};
