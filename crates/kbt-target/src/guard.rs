@@ -26,7 +26,7 @@ const REST_MS: libc::c_int = 10;
 
 /// A running process. What is left of it and of all that it started is killed when this is ended or dropped.
 #[derive(Debug)]
-pub(crate) struct Guarded {
+pub struct Guarded {
     /// The guard, whose end is that of the process; elsewhere than on Linux the process itself.
     pub(crate) child: Child,
     #[cfg(target_os = "linux")]
@@ -35,7 +35,10 @@ pub(crate) struct Guarded {
 
 impl Guarded {
     /// Starts a command under guard, in a process group of its own.
-    pub(crate) fn spawn(command: &mut Command) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// Where it cannot be started.
+    pub fn spawn(command: &mut Command) -> io::Result<Self> {
         command.process_group(0);
         #[cfg(target_os = "linux")]
         {
@@ -51,22 +54,29 @@ impl Guarded {
     }
 
     /// Whether the process has ended. It is not reaped yet, so that its number cannot be another's.
-    pub(crate) fn has_ended(&self) -> bool {
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
         // An error means that there is nothing left to wait for.
         ended(libc::P_PID, self.child.id()) != Some(0)
     }
 
     /// Kills what is left, and says how the process ended.
+    ///
+    /// # Errors
+    /// Where the system does not say.
     #[cfg(target_os = "linux")]
-    pub(crate) fn end(self) -> io::Result<ExitStatus> {
+    pub fn end(self) -> io::Result<ExitStatus> {
         let Self { mut child, leash } = self;
         drop(leash);
         child.wait()
     }
 
     /// Kills what is left, and says how the process ended.
+    ///
+    /// # Errors
+    /// Where the system does not say.
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn end(mut self) -> io::Result<ExitStatus> {
+    pub fn end(mut self) -> io::Result<ExitStatus> {
         if let Ok(leader) = libc::pid_t::try_from(self.child.id()) {
             // SAFETY: `kill` takes two integers and touches no memory of ours. The number is still the group's: its leader
             // is our child and has not been reaped.

@@ -41,6 +41,7 @@ pub use file::{
     Artifacts, Build, Facts, Handoff, Inputs, Limits, Output, Reference, Run, SCHEMA, Target, Trace,
     TraceLevel,
 };
+pub use guard::Guarded;
 pub use knob::{Change, Knob, SetBy};
 pub use launch::{FakeLauncher, Launch, LaunchRequest, Launcher, Report, Sample, Status};
 pub use lines::{TimePattern, TimePatternError};

@@ -80,7 +80,7 @@ pub(super) struct RunArgs {
     /// The confidence of what is stated.
     #[arg(long, default_value_t = 0.95, value_parser = proportion)]
     pub(super) confidence: f64,
-    /// Seconds after which a run is killed, with its whole process group.
+    /// Seconds after which a run is killed, with all that it started.
     #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) limit_s: u64,
     /// Other work to be done between two runs, as a shell command: what it leaves on the GPU is not what the run

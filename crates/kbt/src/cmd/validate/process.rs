@@ -1,19 +1,21 @@
-//! The process that `flake` and `bisect` run: a user's command, fresh each time, in a process group of its own.
+//! The process that `flake` and `bisect` run: a user's command, fresh each time. Whatever a run started ends with it, and
+//! with kbt.
 
 use super::args::RunArgs;
 use crate::output::{Failure, tell};
 use kbt_evidence::Provenance;
+use kbt_target::Guarded;
 use kbt_validate::runner::{RunFailure, RunOutput, Runner};
 use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
 use std::io::{IsTerminal, Write};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Runs the user's command, each time as a fresh process in a group of its own.
+/// Runs the user's command, each time as a fresh process.
 pub(super) struct Process {
     command: Vec<String>,
     limit: Duration,
@@ -85,7 +87,7 @@ impl Process {
         }
     }
 
-    fn spawn(&self, env: &[(String, String)], set: u32) -> Result<Child, std::io::Error> {
+    fn spawn(&self, env: &[(String, String)], set: u32) -> Result<Guarded, std::io::Error> {
         let out = self.scratch.join("out");
         // What the run before left must not be taken for this one's; its absence is the usual case.
         let _ = fs::remove_file(&out);
@@ -99,21 +101,21 @@ impl Process {
         )
     }
 
-    fn start(&self, command: &mut Command) -> Result<Child, std::io::Error> {
-        command
-            .stdin(Stdio::null())
-            // Files, not pipes: a process left behind cannot hold them open.
-            .stdout(File::create(self.scratch.join("stdout"))?)
-            .stderr(File::create(self.scratch.join("stderr"))?)
-            .process_group(0)
-            .spawn()
+    fn start(&self, command: &mut Command) -> Result<Guarded, std::io::Error> {
+        Guarded::spawn(
+            command
+                .stdin(Stdio::null())
+                // Files, not pipes: a process left behind cannot hold them open.
+                .stdout(File::create(self.scratch.join("stdout"))?)
+                .stderr(File::create(self.scratch.join("stderr"))?),
+        )
     }
 
     /// The other work, to its end. Where it fails, the runs are not what was asked for.
     fn work_between(&self) -> Result<(), RunFailure> {
         let Some(work) = &self.between else { return Ok(()) };
         let started = self.start(Command::new("sh").args(["-c", work]));
-        let problem = match started.and_then(|mut child| self.wait(&mut child)) {
+        let problem = match started.and_then(|running| self.wait(running)) {
             Ok(Some(status)) if status.success() => return Ok(()),
             Ok(Some(status)) => {
                 let (ended, said) = (words(status), self.stderr_tail());
@@ -134,26 +136,19 @@ impl Process {
         }
     }
 
-    /// Waits for the end; `None` where the limit came first and the group was killed.
-    fn wait(&self, child: &mut Child) -> Result<Option<ExitStatus>, std::io::Error> {
+    /// Waits for the end, and ends whatever is left; `None` where the limit came first.
+    fn wait(&self, running: Guarded) -> Result<Option<ExitStatus>, std::io::Error> {
         let started = Instant::now();
         let mut pause = Duration::from_millis(1);
-        loop {
-            if let Some(status) = child.try_wait()? {
-                return Ok(Some(status));
-            }
+        while !running.has_ended() {
             if started.elapsed() >= self.limit {
-                // The leader is not reaped yet, so the number is still the group's. The shell's own kill takes
-                // a group everywhere.
-                let group = format!("-{}", child.id());
-                Command::new("sh").args(["-c", "kill -s KILL -- \"$0\"", &group]).status()?;
-                child.kill()?;
-                child.wait()?;
+                running.end()?;
                 return Ok(None);
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(20));
         }
+        running.end().map(Some)
     }
 
     fn stderr_tail(&self) -> String {
@@ -200,8 +195,8 @@ impl Runner for Process {
         self.runs.set(self.runs.get() + 1);
         self.progress();
         let start = |e: std::io::Error| RunFailure::Start(format!("{}: {e}", self.command[0]));
-        let mut child = self.spawn(env, set).map_err(start)?;
-        match self.wait(&mut child).map_err(start)? {
+        let running = self.spawn(env, set).map_err(start)?;
+        match self.wait(running).map_err(start)? {
             None => Err(RunFailure::TimedOut { limit_s: self.limit.as_secs() }),
             Some(status) if status.success() => self.output(),
             Some(status) => Err(RunFailure::Failed { status: words(status), stderr: self.stderr_tail() }),
