@@ -173,7 +173,15 @@ pub fn bisect(
         let output = runner.run(&base_plan.env, set).map_err(|e| BisectError::Baseline(e.to_string()))?;
         references.insert(set, output);
     }
-    let baseline = flake(runner, &base_plan, &references, provenance.clone());
+    let mut baseline = flake(runner, &base_plan, &references, provenance.clone());
+    // Nobody saved those outputs: they are the baseline's own first runs.
+    baseline.against_reference = false;
+    if baseline.finding == FlakeFinding::DiffersFromReference {
+        baseline.finding = FlakeFinding::DiffersFromItself;
+        if let Some(first) = &mut baseline.first {
+            first.what.push_str(", where the first is of bisect's own first run on that set");
+        }
+    }
     if let (FlakeFinding::OtherInputs, Some(first)) = (baseline.finding, &baseline.first) {
         let (set, what) = (first.set_index, &first.what);
         return Err(BisectError::OtherInputs(format!(

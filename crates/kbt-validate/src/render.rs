@@ -28,7 +28,11 @@ impl Display for Comparison {
 impl Display for TensorComparison {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} {} {:?}", self.name, self.dtype, self.shape)?;
-        writeln!(f, "  bits      {}", self.bits)?;
+        // Integers and truth values have no last place.
+        let units = if self.dtype.is_float() { ["ulp", "ulps"] } else { ["unit", "units"] };
+        write!(f, "  bits      ")?;
+        bits(&self.bits, units, f)?;
+        writeln!(f)?;
         for (who, stats) in [("variant", &self.variant), ("baseline", &self.baseline)] {
             if let Some(stats) = stats {
                 writeln!(f, "  {who:<9} {stats}")?;
@@ -45,34 +49,31 @@ impl Display for TensorComparison {
     }
 }
 
-impl Display for Bits {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let (differing, all) = (self.differing_count, self.elements_count);
-        let Some(first) = &self.first_index else { return write!(f, "all {all} elements are the same") };
-        #[expect(clippy::cast_precision_loss, reason = "a share for people")]
-        let share = percent(differing as f64 / all as f64);
-        write!(f, "{differing} of {all} elements differ ({share}), the first at {first:?}")?;
-        for range in &self.distribution {
-            let (from, to, count) = (range.from_ulps, range.to_ulps, range.elements_count);
-            match (from, to) {
-                (0, _) => write!(f, "; sign of zero: {count}")?,
-                _ if from == to => write!(f, "; {from} ulp: {count}")?,
-                _ => write!(f, "; {from} to {to} ulps: {count}")?,
-            }
+fn bits(bits: &Bits, [unit, units]: [&str; 2], f: &mut Formatter<'_>) -> fmt::Result {
+    let (differing, all) = (bits.differing_count, bits.elements_count);
+    let Some(first) = &bits.first_index else { return write!(f, "all {all} elements are the same") };
+    #[expect(clippy::cast_precision_loss, reason = "a share for people")]
+    let share = percent(differing as f64 / all as f64);
+    write!(f, "{differing} of {all} elements differ ({share}), the first at {first:?}")?;
+    for range in &bits.distribution {
+        let (from, to, count) = (range.from_ulps, range.to_ulps, range.elements_count);
+        match (from, to) {
+            (0, _) => write!(f, "; sign of zero: {count}")?,
+            _ if from == to => write!(f, "; {from} {}: {count}", if from == 1 { unit } else { units })?,
+            _ => write!(f, "; {from} to {to} {units}: {count}")?,
         }
-        if self.special_differing_count > 0 {
-            write!(f, "; NaN or infinity on one side: {}", self.special_differing_count)?;
-        }
-        if let Some(place) = &self.first_special_index {
-            write!(f, ", the first at {place:?}")?;
-        }
-        if self.nan_payload_count > 0 {
-            write!(f, "; other NaN bits: {}", self.nan_payload_count)?;
-        }
-        Ok(())
     }
+    if bits.special_differing_count > 0 {
+        write!(f, "; NaN or infinity on one side: {}", bits.special_differing_count)?;
+    }
+    if let Some(place) = &bits.first_special_index {
+        write!(f, ", the first at {place:?}")?;
+    }
+    if bits.nan_payload_count > 0 {
+        write!(f, "; other NaN bits: {}", bits.nan_payload_count)?;
+    }
+    Ok(())
 }
-
 impl Display for ErrorStats {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let relative = |v: Option<f64>| v.map_or_else(|| "none".to_owned(), |v| format!("{v:.3e}"));
@@ -161,5 +162,29 @@ mod tests {
         let rules = Rules { class: ChangeClass::Algebra, ..Rules::default() };
         let comparison = compare(&sides, &rules, Provenance::given("test")).unwrap();
         insta::assert_snapshot!(comparison);
+    }
+
+    #[test]
+    fn integers_differ_by_units_and_numbers_by_ulps() {
+        let set = |dtype, bytes: &[u8]| {
+            let mut set = TensorSet::new();
+            set.insert(Tensor::new("p", dtype, vec![4], bytes.to_vec()).unwrap()).unwrap();
+            set
+        };
+        for (dtype, says) in [
+            (Dtype::U8, "; 1 unit: 1; 2 to 3 units: 1"),
+            (Dtype::I8, "; 1 unit: 1; 2 to 3 units: 1"),
+            (Dtype::E4m3, "; 1 ulp: 1; 2 to 3 ulps: 1"),
+        ] {
+            let (saved, variant) = (set(dtype, &[1, 2, 3, 4]), set(dtype, &[1, 3, 3, 7]));
+            let text = compare(&Sides::new(&saved, &variant), &Rules::default(), Provenance::given("test"))
+                .unwrap()
+                .to_string();
+            assert!(text.contains(says), "{text}");
+        }
+        let truths = |bytes: &[u8]| set(Dtype::Bool, bytes);
+        let (saved, variant) = (truths(&[0, 1, 0, 1]), truths(&[0, 1, 1, 1]));
+        let text = compare(&Sides::new(&saved, &variant), &Rules::default(), Provenance::given("test"));
+        assert!(text.unwrap().to_string().contains("; 1 unit: 1"));
     }
 }

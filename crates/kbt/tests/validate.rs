@@ -55,6 +55,16 @@ fn a_comparison_says_by_its_exit_code_whether_it_passed_failed_or_would_mislead(
         assert_eq!(exit, Some(code), "{args:?}: {out}{err}");
         assert!(format!("{out}{err}").contains(says), "{args:?}: {out}{err}");
     }
+    for name in ["u1", "u2"] {
+        let mut set = TensorSet::new();
+        set.insert(Tensor::new(name, Dtype::U8, vec![4], vec![1, 2, 3, 0x7f]).unwrap()).unwrap();
+        set.write_safetensors(&folder.path().join(name)).unwrap();
+    }
+    let (one, both) = (["u1", "u2", "--dtype", "u1=e4m3"], ["--dtype", "u2=e4m3"]);
+    let (code, out, err) = validate(folder.path(), &[&["compare"], &one[..]].concat());
+    let says = "--dtype u1=e4m3 does not reach `u2`, which is compared with it and is u8";
+    assert!(code == Some(2) && out.is_empty() && err.contains(says), "{out}{err}");
+    assert_eq!(validate(folder.path(), &[&["compare"], &one[..], &both[..]].concat()).0, Some(0));
     let (code, _, err) = validate(folder.path(), &["compare", "-", "-"]);
     assert!(code == Some(2) && err.contains("standard input (-) holds one file"), "{err}");
 }
@@ -137,6 +147,53 @@ fn work_between_the_runs_that_fails_is_an_error_and_no_finding() {
     assert_eq!((exit, err.contains("--between: exit code 4")), (Some(2), true), "{err}");
 }
 
+/// Whether a process lives (a zombie does not), by its number in a file.
+fn lives(file: &Path) -> bool {
+    let id = std::fs::read_to_string(file).unwrap();
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.trim())).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, fields)| !fields.starts_with('Z'))
+}
+
+fn within_10_s(holds: impl Fn() -> bool) -> bool {
+    let start = std::time::Instant::now();
+    while !holds() {
+        if start.elapsed().as_secs() >= 10 {
+            return false;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    true
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_a_run_started_ends_with_it_and_with_kbt() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dir, background) = (folder.path(), folder.path().join("background"));
+    // In a session of its own, so that no process group holds it.
+    let starts = "setsid sleep 300 & echo $! > background";
+    let script = format!("{starts}; printf same");
+    let (exit, out, err) = validate(dir, &["flake", "-n", "3", "--sets", "1", "--", "sh", "-c", &script]);
+    assert_eq!(exit, Some(0), "{out}{err}");
+    assert!(!lives(&background), "left behind by a run that ended");
+
+    std::fs::remove_file(&background).unwrap();
+    let script = format!("echo $$ > leader; {starts}; sleep 300");
+    let mut kbt = Command::new(env!("CARGO_BIN_EXE_kbt"))
+        .args(["validate", "flake", "--", "sh", "-c", &script])
+        .current_dir(dir)
+        .spawn()
+        .unwrap();
+    let wrote = || std::fs::read_to_string(&background).is_ok_and(|text| text.ends_with('\n'));
+    assert!(within_10_s(wrote));
+    let leader = dir.join("leader");
+    assert!(lives(&leader) && lives(&background));
+    let term = Command::new("kill").args(["-s", "TERM", &kbt.id().to_string()]).status().unwrap();
+    assert!(term.success());
+    kbt.wait().unwrap();
+    assert!(within_10_s(|| !lives(&leader) && !lives(&background)), "left behind by a kbt that was ended");
+}
+
 #[test]
 fn an_input_set_has_one_reference() {
     let folder = tempfile::tempdir().unwrap();
@@ -155,6 +212,12 @@ fn the_knob_to_blame_is_named() {
     let (exit, out, err) = validate(folder.path(), &[&knobs[..], &["--", "sh", "-c", script]].concat());
     assert_eq!(exit, Some(0), "{out}{err}");
     assert!(out.lines().any(|line| line.starts_with("FORM (")), "{out}");
+    let unsteady = "n=$(cat n 2>/dev/null || echo 0); echo $((n + 1)) > n; [ $n -lt 2 ] && printf first; printf x$KBT_INPUT_SET";
+    let (exit, out, err) =
+        validate(folder.path(), &["bisect", "--knob", "A=1,2", "--", "sh", "-c", unsteady]);
+    assert_eq!(exit, Some(1), "{out}{err}");
+    assert!(out.contains("differs from itself at run 0, input set 0"), "{out}");
+    assert!(out.contains("bisect's own first run") && !out.contains("saved"), "{out}");
     for name in kbt_target::RESERVED {
         let knob = format!("{name}=1,2");
         let (exit, _, err) = validate(folder.path(), &["bisect", "--knob", &knob, "--", "sh", "-c", script]);

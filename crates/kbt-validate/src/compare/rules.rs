@@ -1,8 +1,8 @@
 //! The rule of each class of change.
 //!
+//! - both: NaN and infinity where the reference has them, if there is one, though the saved output be wrong there too.
 //! - reorder: every bit the same.
-//! - algebra: every bit the same, or: NaN and infinity where the reference has them; relative RMS and mean error
-//!   within the factor of the baseline's, or both at the rounding of the tensor's own type (f32 and f64 only), or
+//! - algebra: every bit the same, or: relative RMS and mean error within the factor of the baseline's, or both at the rounding of the tensor's own type (f32 and f64 only), or
 //!   the relative RMS error within what is accepted of that tensor;
 //!   the largest error within what the baseline itself reaches over its seeds, where such are given; and codes
 //!   of an 8- or 4-bit format equal or explained as ties.
@@ -33,6 +33,20 @@ pub(crate) fn judge(
              than {BLIND_FROM} away"
         )));
     }
+    if let Some(variant) = &tensor.variant
+        && let Some(place) = &variant.first_misplaced_index
+    {
+        let count = variant.misplaced_count;
+        let too = if tensor.baseline.as_ref().is_some_and(|b| b.misplaced_count > 0) {
+            " (the baseline's output has such places too)"
+        } else {
+            ""
+        };
+        violations.push(format!(
+            "`{name}`: {count} NaN or infinities where the reference has none, or the other way round, the first at \
+             {place:?}{too}"
+        ));
+    }
     if tensor.bits.differing_count == 0 {
         return Ok(());
     }
@@ -49,15 +63,6 @@ pub(crate) fn judge(
             "`{name}` differs and has no reference, so whether it is as accurate is not known; give one in f32 or f64"
         )));
     };
-    if let Some(place) = &variant.first_misplaced_index {
-        let count = variant.misplaced_count;
-        let too =
-            if baseline.misplaced_count > 0 { " (the baseline's output has such places too)" } else { "" };
-        violations.push(format!(
-            "`{name}`: {count} NaN or infinities where the reference has none, or the other way round, the first at \
-             {place:?}{too}"
-        ));
-    }
     if let Some(place) = tensor.ties.as_ref().and_then(|t| t.first_unexplained_index.as_ref()) {
         let count = tensor.ties.as_ref().map_or(0, |t| t.unexplained_count);
         violations.push(format!("`{name}`: {count} codes differ and lie on no tie, the first at {place:?}"));
@@ -250,6 +255,20 @@ mod tests {
             same.notes.iter().any(|n| n.contains("holds 2 NaN or infinities, the first at [0, 1]")),
             "{same:?}"
         );
+    }
+
+    #[test]
+    fn an_output_that_is_nan_where_the_reference_is_not_never_passes() {
+        let (holds, right) = (f32s(&[1.0, f32::NAN, 3.0, 4.0]), f32s(&[1.0, 2.0, 3.0, 4.0]));
+        let nan_too = f32s(&[1.0, f32::NAN, 3.0, 4.0]);
+        for rules in [algebra(), Rules::default()] {
+            let sides = Sides { reference: Some(&right), ..Sides::new(&holds, &holds) };
+            let same = run(&sides, &rules).unwrap();
+            assert!(!same.passed(), "{same:?}");
+            assert!(same.violations[0].contains("the first at [0, 1] (the baseline's"), "{same:?}");
+            let sides = Sides { reference: Some(&nan_too), ..sides };
+            assert!(run(&sides, &rules).unwrap().passed());
+        }
     }
 
     #[test]

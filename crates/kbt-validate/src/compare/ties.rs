@@ -97,10 +97,16 @@ mod tests {
     #[test]
     fn a_tie_explains_a_step_and_nothing_explains_two() {
         // e2m1 codes 2, 3, 4 are 1, 1.5, 2; the boundary between the first two is 1.25.
-        let near = 1.25 + f64::from(f32::EPSILON);
-        for (saved, variant, right, explained) in
-            [(2u8, 3u8, near, true), (2, 3, 1.3, false), (2, 4, 1.5, false), (0, 8, 0.0, true)]
-        {
+        let ulps = |n: f64| 1.25 * n.mul_add(f64::from(f32::EPSILON), 1.0);
+        for (saved, variant, right, explained) in [
+            (2u8, 3u8, ulps(3.9), true),
+            (2, 3, ulps(-3.9), true),
+            (2, 3, ulps(4.1), false),
+            (2, 3, ulps(-4.1), false),
+            (2, 3, 1.3, false),
+            (2, 4, 1.5, false),
+            (0, 8, 0.0, true),
+        ] {
             let values = |code: u8| {
                 let mut out = Vec::new();
                 Dtype::E2m1.decode_f64(&[code], &mut out);

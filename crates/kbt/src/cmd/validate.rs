@@ -57,6 +57,7 @@ fn run_compare(args: &CompareArgs) -> Outcome {
     if let Some(name) = options.dtypes.keys().find(|name| !names.contains(name)) {
         return Err(Failure::input(format!("--dtype {name}: no file has a tensor `{name}`")));
     }
+    reaches_both(&saved, &variant, &options)?;
     let seeds: Vec<(&dyn Tensors, &dyn Tensors)> =
         seeds.iter().map(|(o, r)| (o as &dyn Tensors, r as &dyn Tensors)).collect();
     let sides = Sides {
@@ -79,6 +80,23 @@ fn run_compare(args: &CompareArgs) -> Outcome {
         other => other.into(),
     })?;
     gate(comparison.passed(), print(args.format, &comparison, ToString::to_string))
+}
+
+/// Two lone tensors are compared whatever they are called; a type that is given for one of them alone by its name is a
+/// slip, and no difference between them.
+fn reaches_both(saved: &TensorFile, variant: &TensorFile, options: &ReadOptions) -> Result<(), Failure> {
+    let lone = |file: &TensorFile| file.infos().next().filter(|_| file.infos().len() == 1).cloned();
+    let (Some(a), Some(b)) = (lone(saved), lone(variant)) else { return Ok(()) };
+    let given = |name: &str| options.dtypes.contains_key(name);
+    if a.name == b.name || a.dtype == b.dtype || given(&a.name) == given(&b.name) {
+        return Ok(());
+    }
+    let (reached, other) = if given(&a.name) { (a, b) } else { (b, a) };
+    let (reached, other, dtype, held) = (reached.name, other.name, reached.dtype, other.dtype);
+    Err(Failure::input(format!(
+        "--dtype {reached}={dtype} does not reach `{other}`, which is compared with it and is {held}; accepted: --dtype \
+         {other}={dtype} beside it"
+    )))
 }
 
 fn open_tensors(path: &Path, options: &ReadOptions) -> Result<TensorFile, Failure> {
