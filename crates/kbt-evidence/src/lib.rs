@@ -10,6 +10,7 @@
 #[cfg(any(feature = "audit", test))]
 pub mod audit;
 mod figure;
+pub mod markdown;
 mod provenance;
 mod verdict;
 

@@ -3,6 +3,7 @@
 
 use crate::doc::{Block, Document, Holds, Inline, Line, Mark, Section, Source, Table};
 use crate::html::{origin, particulars};
+use kbt_evidence::markdown::escape;
 use std::fmt::Write as _;
 
 /// The file's text.
@@ -144,26 +145,6 @@ fn strong(t: &str) -> String {
     let inner = t.trim();
     let (before, after) = (t.len() - t.trim_start().len(), t.trim_end().len());
     format!("{}**{}**{}", &t[..before], escape(inner), &t[after..])
-}
-
-/// Text in which Markdown sees nothing of its own.
-fn escape(t: &str) -> String {
-    let mut out = String::with_capacity(t.len());
-    let mut before = ' ';
-    let mut rest = t.chars().peekable();
-    while let Some(c) = rest.next() {
-        let next = rest.peek().copied().unwrap_or(' ');
-        match c {
-            '\\' | '*' | '`' | '<' | '|' => out.extend(['\\', c]),
-            // Within a word it is no emphasis, and a bracket alone no link.
-            '_' if !(before.is_alphanumeric() && next.is_alphanumeric()) => out.push_str("\\_"),
-            ']' if next == '(' => out.push_str("\\]"),
-            '\n' => out.push(' '),
-            _ => out.push(c),
-        }
-        before = c;
-    }
-    out
 }
 
 #[cfg(test)]

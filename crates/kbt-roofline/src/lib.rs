@@ -28,6 +28,7 @@ mod import;
 mod intake;
 mod ladder;
 mod lines;
+mod markdown;
 mod matrix;
 mod metrics;
 mod next;

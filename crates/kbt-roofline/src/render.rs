@@ -1,4 +1,4 @@
-//! An outcome as text for a terminal (conclusion first, one screen) and as Markdown (everything).
+//! An outcome as text for a terminal: conclusion first, one screen.
 
 use crate::outcome::{
     Bound, CandidateRow, CandidateStanding as Standing, CheckStatus, Outputs, Priority, Statement, Status,
@@ -32,7 +32,7 @@ fn wrap(out: &mut String, first: &str, indent: usize, text: &str) {
     out.push('\n');
 }
 
-fn percent(figure: &Figure) -> String {
+pub(crate) fn percent(figure: &Figure) -> String {
     format!("{:.0} %", figure.value * 100.0)
 }
 
@@ -182,155 +182,13 @@ impl TriageOutcome {
     }
 
     /// What a share is one of: after a confirmed change no longer of the kernel's own time.
-    fn of_which_time(&self) -> String {
+    pub(crate) fn of_which_time(&self) -> String {
         let of = "of the time";
         self.confirmed().map_or_else(|| of.to_owned(), |(id, _)| format!("{of} before the change of {id}"))
     }
 
     fn checks_by(&self, status: CheckStatus) -> impl Iterator<Item = &crate::outcome::Check> {
         self.checks.iter().filter(move |c| c.status == status)
-    }
-
-    /// Everything, for a report or an issue.
-    #[must_use]
-    pub fn render_markdown(&self) -> String {
-        let mut out = format!("# Triage: {}\n\n", self.name);
-        if let Some(q) = &self.question {
-            let _ = writeln!(out, "> {q}\n");
-        }
-        match (&self.outputs, &self.refusal) {
-            (Some(o), _) => {
-                let _ = writeln!(out, "## Conclusion\n\n{}\n", o.conclusion);
-            }
-            (None, Some(r)) => {
-                let _ = writeln!(out, "{r}\n");
-            }
-            (None, None) => {}
-        }
-        if !self.supply.is_empty() {
-            let _ = writeln!(out, "| missing | supply | example |\n|---|---|---|");
-            for s in &self.supply {
-                let _ = writeln!(out, "| {} | {} | `{}` |", s.fact, s.keys, s.example);
-            }
-            out.push('\n');
-        }
-        let Some(o) = &self.outputs else { return out };
-        self.markdown_evidence(&mut out, o);
-        self.markdown_matrix(&mut out);
-        self.markdown_plan(&mut out, o);
-        out
-    }
-
-    fn markdown_evidence(&self, out: &mut String, o: &Outputs) {
-        let _ = writeln!(out, "## Evidence and assumptions\n");
-        for s in &o.evidence.from_data {
-            let _ = writeln!(out, "- {}", sourced(s));
-        }
-        for a in &o.evidence.assumptions {
-            let word = if self.status == Status::Refused { "missing" } else { "assumed" };
-            let _ = writeln!(out, "- {word}: {a}");
-        }
-        for c in &self.contradictions {
-            let word = if c.settle_first { "**contradiction**" } else { "within a few percent" };
-            let _ = writeln!(out, "- {word}: {} (could be: {})", c.what, c.causes.join("; "));
-        }
-        for left in &self.not_used {
-            let _ = writeln!(out, "- not used: {left}");
-        }
-        let _ = writeln!(out, "\n## {}\n", capital(&o.artifact.title));
-        if !o.artifact.rows.is_empty() {
-            let _ = writeln!(out, "| quantity | how | value | known |\n|---|---|---|---|");
-            for r in &o.artifact.rows {
-                let value = r.figure.to_string();
-                // A figure prints as `name value unit [kind]`; name and kind have their own columns.
-                let value = value.strip_prefix(&r.figure.name).unwrap_or(&value);
-                let value = value.rsplit_once(" [").map_or(value, |(v, _)| v).trim();
-                let _ =
-                    writeln!(out, "| {} | {} | {value} | {} |", r.quantity, r.how, r.figure.provenance.kind);
-            }
-            out.push('\n');
-        }
-    }
-
-    fn markdown_matrix(&self, out: &mut String) {
-        if !self.checks.is_empty() {
-            let _ = writeln!(out, "## Does the implementation contradict the call?\n");
-            let _ = writeln!(out, "| side | check | finding | measurement needed |\n|---|---|---|---|");
-            for c in &self.checks {
-                let _ = writeln!(
-                    out,
-                    "| {} | {} | {} | {} |",
-                    c.side,
-                    c.question,
-                    c.finding,
-                    c.needed.first().map_or("", String::as_str)
-                );
-            }
-            out.push('\n');
-        }
-        if !self.evidence.is_empty() {
-            let _ = writeln!(out, "## Evidence matrix\n");
-            let _ = writeln!(
-                out,
-                "| candidate | class | standing | share {} | for | against | measurement needed |\n|---|---|---|---|---|---|---|",
-                self.of_which_time()
-            );
-            for r in &self.evidence {
-                let list = |s: &[Statement]| s.iter().map(sourced).collect::<Vec<_>>().join("<br>");
-                let against = match (r.against.is_empty(), r.counter_evidence_looked_for) {
-                    (true, false) => "no counter-evidence looked for".to_owned(),
-                    (true, true) => format!("looked for, not found: {}", list(&r.looked_for)),
-                    (false, _) => list(&r.against),
-                };
-                let _ = writeln!(
-                    out,
-                    "| {} | {} | {} | {} | {} | {against} | {} |",
-                    r.title,
-                    r.class,
-                    r.standing,
-                    r.share.as_ref().map_or("?".to_owned(), |f| format!(
-                        "{} [{}]",
-                        percent(f),
-                        f.provenance.kind
-                    )),
-                    list(&r.supports),
-                    r.needed.join("<br>")
-                );
-            }
-            out.push('\n');
-        }
-    }
-
-    fn markdown_plan(&self, out: &mut String, o: &Outputs) {
-        if !self.experiments.is_empty() {
-            let _ = writeln!(out, "## Experiments\n");
-            for e in &self.experiments {
-                let _ = writeln!(out, "- **{}**: {}", e.id, e.factor);
-                if let Some(c) = &e.command {
-                    let _ = writeln!(out, "  - command: `{c}`");
-                }
-                let _ = writeln!(out, "  - predicted: {}; wrong if {}", e.prediction, e.falsified_by);
-                let _ = writeln!(out, "  - stop: {}", e.stop_rule);
-            }
-            out.push('\n');
-        }
-        if !self.order.is_empty() {
-            let _ = writeln!(out, "## Order\n");
-            for s in &self.order {
-                let _ = writeln!(out, "- {} {}: {}", s.priority, s.action, s.why);
-            }
-            out.push('\n');
-        }
-        let v = &o.validation;
-        let _ = writeln!(
-            out,
-            "## Minimal validation\n\n- correctness: {}\n- boundary: {}\n- experiment: {}\n",
-            v.correctness, v.boundary, v.experiment
-        );
-        let _ = writeln!(out, "## Risks and fallback\n");
-        for r in &o.risks {
-            let _ = writeln!(out, "- {r}");
-        }
     }
 }
 
@@ -382,14 +240,14 @@ fn text_outputs(out: &mut String, o: &Outputs) {
 }
 
 /// A statement with the weakest knowledge behind it.
-fn sourced(s: &Statement) -> String {
+pub(crate) fn sourced(s: &Statement) -> String {
     match s.figures.iter().map(|f| f.provenance.kind).min() {
         Some(kind) => format!("{} [{kind}]", s.text),
         None => s.text.clone(),
     }
 }
 
-fn capital(text: &str) -> String {
+pub(crate) fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or(String::new(), |c| c.to_uppercase().chain(chars).collect())
 }

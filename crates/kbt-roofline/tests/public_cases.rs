@@ -208,3 +208,11 @@ fn text_of_the_complete_sheet_reads_conclusion_first() {
 fn markdown_of_the_gb300_case() {
     insta::assert_snapshot!(run("gb300-nvfp4-gemm-m128.yaml").render_markdown());
 }
+
+#[test]
+fn a_name_forges_no_markdown() {
+    let mut outcome = run("gb300-nvfp4-gemm-m128.yaml");
+    outcome.name = "a|b *c* <d>".into();
+    let text = outcome.render_markdown();
+    assert!(text.starts_with("# Triage: a\\|b \\*c\\* \\<d>\n"), "{text}");
+}
