@@ -31,6 +31,7 @@ pub mod slurm;
 pub mod space;
 pub mod spec;
 pub mod sweep;
+mod tally;
 mod together;
 mod verdict;
 mod without;

@@ -101,7 +101,7 @@ pub(crate) fn confirmation_settles(entries: &Entries, index: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kbt_target::{Setting, Stopped};
+    use kbt_target::{Sample, Setting, Stopped};
 
     /// A timed point, compared with another.
     fn point(index: usize, against: usize, speed: Speed, ratio: f64) -> Record {
@@ -136,5 +136,26 @@ mod tests {
         assert_eq!(candidates(Speed::Ambiguous), [2, 1]);
         assert_eq!(candidates(Speed::Same), [1]);
         assert_eq!(candidates(Speed::Faster), [2]);
+    }
+
+    #[test]
+    fn only_what_was_confirmed_to_be_faster_is_the_fastest_confirmed() {
+        let sample =
+            |time_us| Sample { time_us, spread_us: 0.0, launches: 5, clock_mhz: None, throttle: None };
+        let confirmed = |index: usize, speed, ratio: f64| {
+            let comparison = Comparison {
+                a: vec![sample(100.0)],
+                b: vec![sample(100.0 * ratio)],
+                ..point(index, 0, speed, ratio).comparison.unwrap()
+            };
+            Confirmation { index, comparison: Some(comparison), problem: None, elapsed_s: 0.0 }
+        };
+        let undecided = vec![confirmed(1, Speed::Ambiguous, 0.7), confirmed(2, Speed::Same, 0.995)];
+        let fastest = |confirmations: Vec<Confirmation>| {
+            fastest_confirmed(&Entries { confirmations, ..Entries::default() })
+        };
+        assert_eq!(fastest(undecided.clone()), None);
+        let faster = [confirmed(3, Speed::Faster, 0.9), confirmed(4, Speed::Faster, 0.8)];
+        assert_eq!(fastest([undecided, faster.to_vec()].concat()), Some(4));
     }
 }

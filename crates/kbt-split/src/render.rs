@@ -31,7 +31,7 @@ impl fmt::Display for SplitOutcome {
             notes(p).try_for_each(|note| writeln!(f, "        note: {note}"))?;
         }
         if fold {
-            let seen = rows.iter().filter(|p| p.is_seen_once()).count();
+            let seen = rows.iter().filter(|p| p.status == PointStatus::NotRun && p.is_seen_once()).count();
             writeln!(
                 f,
                 "  {uncompared} more were not compared: {seen} seen once, {} not run",
@@ -100,7 +100,8 @@ fn result(p: &PointOutcome) -> String {
                 _ => format!(" than {a}"),
             });
             let than = than.unwrap_or_default();
-            let speed = p.speed.map(|s| format!("{s}{than}")).unwrap_or_default();
+            let once = if p.is_seen_once() { "seen once" } else { "" };
+            let speed = p.speed.map_or_else(|| once.to_owned(), |s| format!("{s}{than}"));
             format!("{time:>10.2} us  {:<24} {speed}", shown(ratio))
         }
         (status, ..) => format!("{}: {}", status.word(), status.why().unwrap_or("-")),

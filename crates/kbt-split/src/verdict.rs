@@ -1,10 +1,12 @@
 //! What a sweep says of the class of fix "re-split the handoff", and of those that its other knobs belong to.
 //!
 //! Only points that differ from the baseline in nothing but the handoff speak for or against re-splitting it: a faster
-//! tile or number format is another class's win. A recommendation rests on the confirmation, whose samples are fresh.
+//! tile or number format is another class's win. A recommendation rests on the confirmation, whose samples are fresh. What
+//! rules the class out is in `tally`.
 
-use crate::outcome::{Confirmed, PointOutcome, PointStatus, RatioFigure, SplitOutcome};
+use crate::outcome::{Confirmed, PointOutcome, RatioFigure, SplitOutcome};
 use crate::record::CheckOutcome;
+use crate::tally::{Conclusion, Tally};
 use kbt_evidence::{Evidence, Figure, FixClass, Provenance, Standing, Step, Unit, Verdict};
 use kbt_target::Speed;
 
@@ -58,52 +60,27 @@ impl SplitOutcome {
             let verdict = self.recommend(FixClass::HandoffSplit, point, confirmed);
             return self.with_model_evidence(verdict);
         }
-        let timed: Vec<&&PointOutcome> = points.iter().filter(|p| p.status == PointStatus::Timed).collect();
-        let unsettled: Vec<&&&PointOutcome> =
-            timed.iter().filter(|p| could_win(p, &self.confirmed)).collect();
-        let not_run = points.iter().filter(|p| p.status == PointStatus::NotRun).count();
-        let mut result = if timed.is_empty() && not_run > 0 {
-            let seen = points.iter().filter(|p| p.is_seen_once()).count();
-            let reason = format!(
-                "none of the {} other legal settings of the handoff alone was compared with the baseline: {seen} were \
-                 seen once, the time ended before the others",
-                points.len()
-            );
-            verdict(Standing::Open, reason)
-                .next("go on with the sweep: kbt split sweep TARGET.yaml --out DIR --resume")
-        } else if timed.is_empty() {
-            verdict(
+        let tally = Tally::of(&points, &self.confirmed);
+        let mut result = match tally.conclusion() {
+            Conclusion::RuledOut => {
+                let reason = format!(
+                    "none of the {} other legal settings that could be timed beats the baseline beyond noise",
+                    tally.compared.len()
+                );
+                verdict(Standing::RuledOut, reason)
+            }
+            Conclusion::NoneTimed => verdict(
                 Standing::Open,
                 format!("none of the {} other legal settings could be timed", points.len()),
-            )
-        } else if not_run > 0 {
-            verdict(
-                Standing::Open,
-                format!("{not_run} of {} other legal settings were not run", points.len()),
-            )
-            .next("finish the sweep: kbt split sweep TARGET.yaml --out DIR --resume")
-        } else if unsettled.is_empty() {
-            let reason = format!(
-                "none of the {} other legal settings that could be timed beats the baseline beyond noise",
-                timed.len()
-            );
-            verdict(Standing::RuledOut, reason)
-        } else {
-            let reason = format!(
-                "{} of {} settings are neither faster nor slower beyond noise, and could still gain {:.0} %",
-                unsettled.len(),
-                timed.len(),
-                WORTH_HAVING * 100.0
-            );
-            verdict(Standing::Open, reason).next("time them with more blocks: kbt split sweep --blocks")
+            ),
+            Conclusion::Open(next) => verdict(Standing::Open, tally.statement()).next(next),
         };
-        let best = timed.iter().min_by(|a, b| ratio(a).total_cmp(&ratio(b)));
-        if let Some(best) = best
-            && let Some(figure) = best.to_baseline.map(|r| figure("best other setting", r, &best.provenance))
+        if let Some(best) = tally.nearest_compared()
+            && let Some(r) = best.to_baseline
         {
             result = result.with(Evidence::supports(
                 format!("the best of them, {}, took this part of the baseline's time", self.changed(best)),
-                vec![figure],
+                vec![figure_of("best other setting", r, best)],
             ));
         }
         self.with_model_evidence(result)
@@ -140,7 +117,7 @@ impl SplitOutcome {
         {
             verdict = verdict.with(Evidence::supports(
                 format!("the worst legal setting, {}, took this part of it", self.changed(worst)),
-                vec![figure("worst setting", r, &worst.provenance)],
+                vec![figure_of("worst setting", r, worst)],
             ));
         }
         verdict
@@ -189,67 +166,26 @@ impl SplitOutcome {
         let changed = point.setting.differs_from(&base);
         if changed.0.is_empty() { "the baseline".to_owned() } else { changed.to_string() }
     }
-
-    /// One line for the terminal.
-    #[must_use]
-    pub fn headline(&self) -> String {
-        if let Some(why) = &self.refused {
-            return format!("split: refused: {why}");
-        }
-        let count = |what: fn(&PointOutcome) -> bool| self.points.iter().filter(|p| what(p)).count();
-        let timed = count(|p| p.status == PointStatus::Timed);
-        let screened = match count(PointOutcome::is_seen_once) {
-            0 => String::new(),
-            n => format!(", {n} more seen once"),
-        };
-        let of = format!(
-            "{timed} of {} settings timed{screened}, {} forbidden by the contract",
-            self.points.len(),
-            self.forbidden.len()
-        );
-        let without = self.without.as_ref().map(|w| format!("; {}", w.headline())).unwrap_or_default();
-        let best = self.confirmed.iter().find(|c| Some(c.index) == self.best);
-        match best
-            .filter(|c| c.speed == Some(Speed::Faster))
-            .and_then(|c| Some((self.points.get(c.index)?, c.to_baseline?)))
-        {
-            Some((point, ratio)) => {
-                format!(
-                    "split: {} takes {} of the baseline's time; {of}{without}",
-                    self.changed(point),
-                    shown(&ratio)
-                )
-            }
-            // What failed, or was seen once, was not compared.
-            None if count(|p| p.index != 0 && p.speed.is_some()) == 0 => {
-                format!("split: no setting was compared with the baseline; {of}{without}")
-            }
-            None => format!("split: no setting beats the baseline beyond noise; {of}{without}"),
-        }
-    }
 }
 
-fn ratio(point: &PointOutcome) -> f64 {
-    point.to_baseline.map_or(f64::INFINITY, |r| r.ratio)
-}
-
-/// Whether a timed point may still be faster than the baseline by what is worth having, for all that is known.
-fn could_win(point: &PointOutcome, confirmed: &[Confirmed]) -> bool {
-    let direct = confirmed.iter().find(|c| c.index == point.index);
-    let (speed, ratio) = match direct {
-        Some(c) if c.speed.is_some() => (c.speed, c.to_baseline),
-        _ => (point.speed, point.to_baseline),
-    };
-    let best_case = ratio.map_or(0.0, |r| r.low_ratio.unwrap_or(r.ratio));
-    // A point that was called slower or the same against the incumbent is settled: the incumbent is the
-    // baseline, or a setting that beat it and was not confirmed.
-    !matches!(speed, Some(Speed::Slower | Speed::Same)) && best_case < 1.0 - WORTH_HAVING
-}
-
+/// A ratio of one comparison.
 pub(crate) fn figure(name: &str, r: RatioFigure, provenance: &Provenance) -> Figure {
+    spread(name, r, provenance, "interval at the stated error rate")
+}
+
+/// A point's ratio to the baseline, which may be a product of several comparisons.
+fn figure_of(name: &str, r: RatioFigure, point: &PointOutcome) -> Figure {
+    let what = match point.against {
+        Some(0) | None => "interval at the stated error rate",
+        Some(_) => "product of the intervals of several comparisons, whose error rates add",
+    };
+    spread(name, r, &point.provenance, what)
+}
+
+fn spread(name: &str, r: RatioFigure, provenance: &Provenance, what: &str) -> Figure {
     let figure = Figure::new(name, r.ratio, Unit::Ratio, provenance.clone());
     match (r.low_ratio, r.high_ratio) {
-        (Some(low), Some(high)) => figure.with_spread(low, high, "interval at the stated error rate"),
+        (Some(low), Some(high)) => figure.with_spread(low, high, what),
         _ => figure,
     }
 }

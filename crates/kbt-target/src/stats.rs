@@ -105,12 +105,6 @@ pub fn bootstrap(
     Some(Interval { low: quantile(&found, tail)?, high: quantile(&found, 1.0 - tail)? })
 }
 
-/// The percentile bootstrap interval of the median.
-#[must_use]
-pub fn bootstrap_median(values: &[f64], level: f64, resamples: usize, seed: u64) -> Option<Interval> {
-    bootstrap(values, level, resamples, seed, median)
-}
-
 /// A quantile of sorted values, linear between neighbours.
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
@@ -239,10 +233,10 @@ mod tests {
     #[test]
     fn the_bootstrap_repeats_itself_and_holds_the_median() {
         let values = [1.0, 1.1, 0.9, 1.05, 0.95, 1.02, 0.98];
-        let a = bootstrap_median(&values, 0.95, 1000, 1).unwrap();
-        assert_eq!(Some(a), bootstrap_median(&values, 0.95, 1000, 1));
+        let a = bootstrap(&values, 0.95, 1000, 1, median).unwrap();
+        assert_eq!(Some(a), bootstrap(&values, 0.95, 1000, 1, median));
         assert!(a.low <= 1.0 && 1.0 <= a.high && a.low >= 0.9 && a.high <= 1.1, "{a:?}");
-        assert_eq!(bootstrap_median(&[], 0.95, 10, 1), None);
+        assert_eq!(bootstrap(&[], 0.95, 10, 1, median), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use kbt_evidence::{Step, Unit};
 
 const HANDOFF: Source = Source::Outcome(Step::Handoff);
 
-const TIME: Spread = between("low_time_us", "high_time_us", "95 % bootstrap interval of the median");
+const TIME: Spread = between("low_time_us", "high_time_us", "fastest to slowest process");
 const RATIO: Spread =
     between("to_baseline.low_ratio", "to_baseline.high_ratio", "interval of the ratio to the baseline");
 

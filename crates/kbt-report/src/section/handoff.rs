@@ -174,7 +174,7 @@ fn table(sources: &Sources, o: &SplitOutcome, points: &[&PointOutcome]) -> Table
     let columns = [
         "~Setting",
         "Came to",
-        "#Time, 95 % interval",
+        "#Time, fastest to slowest process",
         "#Over the baseline's",
         "Verdict",
         "#Model",

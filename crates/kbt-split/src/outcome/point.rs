@@ -7,16 +7,13 @@ use crate::record::{CheckOutcome, Ending, Record, Stage};
 use crate::space::Point;
 use crate::spec::Spec;
 use kbt_evidence::Provenance;
-use kbt_target::stats::{Interval, bootstrap_median, median};
+use kbt_target::stats::median;
 use kbt_target::{Comparison, Setting, Speed, Status, check};
 use serde::{Deserialize, Serialize};
 
-/// Confidence of the interval of a point's own time. Its ratio is the sounder figure.
-const TIME_LEVEL: f64 = 0.95;
-
 /// What is said of a point that was not compared.
 const NOT_COMPARED_NOTE: &str = "screened: one process; the time ended before it could be compared";
-const SCREENED_NOTE: &str = "screened: one process, slower than those that were compared";
+const SCREENED_NOTE: &str = "screened: one process, which read slower than the settings that were compared";
 
 /// What became of a point.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,10 +99,10 @@ pub struct PointOutcome {
     /// Median of its processes, each the median of its launches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_us: Option<f64>,
-    /// Lower end of the 95 % bootstrap interval of that median.
+    /// The time of the fastest of them, where there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low_time_us: Option<f64>,
-    /// Upper end.
+    /// The time of the slowest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high_time_us: Option<f64>,
     /// How many processes.
@@ -132,8 +129,9 @@ impl PointOutcome {
     pub fn new(spec: &Spec, entries: &Entries, point: &Point) -> Self {
         let record = entries.record(point.index);
         let times = record.filter(|r| r.ending == Ending::Timed).map(Record::times_us).unwrap_or_default();
-        let interval: Option<Interval> =
-            (times.len() > 1).then(|| bootstrap_median(&times, TIME_LEVEL, 2000, spec.timing.seed)).flatten();
+        // An interval of the median would be an honest 95 % from six processes on, and most points have fewer.
+        let end =
+            |least: fn(f64, f64) -> f64| times.iter().copied().reduce(least).filter(|_| times.len() > 1);
         let comparison = record.and_then(|r| r.comparison.as_ref());
         Self {
             index: point.index,
@@ -143,8 +141,8 @@ impl PointOutcome {
             status: status(record),
             check: record.and_then(|r| r.check.clone()),
             time_us: median(&times),
-            low_time_us: interval.map(|i| i.low),
-            high_time_us: interval.map(|i| i.high),
+            low_time_us: end(f64::min),
+            high_time_us: end(f64::max),
             processes_count: times.len(),
             to_baseline: to_baseline(entries, point.index),
             speed: comparison.map(|c| c.speed),
@@ -162,10 +160,15 @@ impl PointOutcome {
 }
 
 impl PointOutcome {
-    /// Whether it was screened, and the sweep ended before it could be compared or left out.
+    /// Whether one process of a screening is all that is known of it: it was left out then, or the sweep ended before it
+    /// could be compared.
     #[must_use]
     pub fn is_seen_once(&self) -> bool {
-        self.status == PointStatus::NotRun && self.notes.iter().any(|n| n == NOT_COMPARED_NOTE)
+        match self.status {
+            PointStatus::Timed => self.index != 0 && self.speed.is_none(),
+            PointStatus::NotRun => self.notes.iter().any(|n| n == NOT_COMPARED_NOTE),
+            _ => false,
+        }
     }
 }
 
