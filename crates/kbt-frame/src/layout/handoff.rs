@@ -25,6 +25,10 @@ pub(super) const TABLES: &[Layout] = &[
         &[group(&[
             column("knob", Kind::Knobs, false).at("setting"),
             index("index"),
+            index("first_chunks").at("integers.first_chunks"),
+            index("chunks").at("integers.chunks"),
+            index("first_tiles").at("integers.first_tiles"),
+            index("tiles").at("integers.tiles"),
             word("status").at("status.kind"),
             text("why").at("status.why"),
             word("check").at("check.kind"),
@@ -33,6 +37,7 @@ pub(super) const TABLES: &[Layout] = &[
             spread("time_us", Unit::Microseconds, TIME),
             spread("to_baseline_ratio", Unit::Ratio, RATIO).at("to_baseline.ratio"),
             word("speed"),
+            index("against"),
         ])],
     ),
     // Keyed by the place in the sweep, which is another in another sweep.

@@ -1,6 +1,6 @@
 //! Parquet files: written, read back, replaced.
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, outcome};
 use kbt_evidence::Step;
 use kbt_frame::{Run, RunTables, export};
 use polars::prelude::{DataFrame, ParquetReader, SerReader};
@@ -63,4 +63,43 @@ fn a_table_without_rows_keeps_its_columns() {
     let mixes = read(&written.path().join("tables/mixes.parquet"));
     assert_eq!(mixes.height(), 0);
     assert!(mixes.column("lanes_per_clk_sm").unwrap().f64().is_ok());
+}
+
+#[test]
+fn the_sweep_has_what_its_csv_has() {
+    let written = Fixture::new().set(Step::Handoff, "/points/1/against", serde_json::json!(2)).set(
+        Step::Handoff,
+        "/points/1/integers/first_tiles",
+        serde_json::json!(5),
+    );
+    let mut sweep: kbt_split::SplitOutcome = serde_json::from_value(outcome(Step::Handoff)).unwrap();
+    sweep.points[1].against = Some(2);
+    sweep.points[1].integers.as_mut().unwrap().first_tiles = 5;
+    let written = written.write();
+    export(written.path(), None).unwrap();
+    let parquet = read(&written.path().join("tables/sweep.parquet"));
+    let csv = sweep.to_csv();
+    let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let names = lines.next().unwrap();
+    let rows: Vec<Vec<&str>> = lines.collect();
+    assert_eq!(parquet.height(), rows.len());
+    for (place, name) in names.iter().enumerate() {
+        let column = match *name {
+            "processes" => "processes_count".to_owned(),
+            "low_ratio" | "high_ratio" => name.replace("ratio", "to_baseline_ratio"),
+            knob if knob.starts_with("KBT_") => format!("knob_{knob}"),
+            name => name.to_owned(),
+        };
+        let cells = parquet.column(&column).unwrap_or_else(|e| panic!("{name}: {e}; {:?}", parquet.schema()));
+        for (row, fields) in rows.iter().enumerate() {
+            assert_eq!(fields.len(), names.len(), "{fields:?}");
+            let cell = cells.get(row).unwrap();
+            let cell = cell.get_str().map_or_else(|| cell.to_string(), str::to_owned);
+            let same = match (cell.parse::<f64>(), fields[place].parse::<f64>()) {
+                (Ok(a), Ok(b)) => a == b,
+                _ => cell == fields[place] || (cell == "null" && fields[place].is_empty()),
+            };
+            assert!(same, "{name} of row {row}: {cell} and {}", fields[place]);
+        }
+    }
 }
