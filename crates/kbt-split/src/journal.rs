@@ -5,6 +5,7 @@
 //! same sweep may be added meanwhile.
 
 use crate::error::SweepError;
+use crate::possible;
 use crate::record::{Confirmation, Record};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -145,7 +146,14 @@ impl Journal {
         let lines = self.unread()?;
         // A line that cannot be read is refused, by its number, where the whole journal is.
         let keys = each_line(&lines).filter_map(|line| serde_json::from_slice::<Key>(line).ok());
-        let is_finished = |k: &Key| k.ending.as_ref().is_some_and(|ending| ending.kind != "unmeasured");
+        // As of a whole record.
+        let is_finished = |k: &Key| {
+            k.ending.as_ref().is_some_and(|ending| match ending.kind.as_str() {
+                "timed" => true,
+                "unmeasured" => false,
+                _ => k.index != Some(0),
+            })
+        };
         self.points.extend(keys.filter(|k| k.kind == "point" && is_finished(k)).filter_map(|k| k.index));
         Ok(())
     }
@@ -224,6 +232,15 @@ fn read(lines: &[u8], path: &Path, spec_digest: Option<&str>) -> Result<Entries,
             (0, _) => return Err(bad("a journal begins with its header".to_owned())),
             _ => {}
         }
+        let possible = match &line {
+            Line::Header { .. } => Ok(()),
+            Line::Point(record) | Line::Screened(record) => possible::record(record),
+            Line::Probe(probe) => possible::probe(probe),
+            Line::Confirmation(confirmation) => possible::confirmation(confirmation),
+        };
+        possible.map_err(|what| {
+            bad(format!("{what}; accepted: what kbt wrote there (without the line its point runs again)"))
+        })?;
         take(&mut entries, line);
     }
     Ok(entries)
@@ -284,6 +301,15 @@ mod tests {
         assert!(journals[1].point(&nothing).unwrap() && journals[1].point(&record(7)).unwrap());
         assert!(!journals[0].point(&nothing).unwrap() && !journals[0].point(&record(7)).unwrap());
         assert_eq!(load(&path).unwrap().finished(7), Some(&record(7)));
+        // Nor is a baseline that failed finished.
+        let wrong = Ending::Wrong { statement: "o".to_owned() };
+        let (failed, other) =
+            (Record { ending: wrong.clone(), ..record(0) }, Record { ending: wrong, ..record(8) });
+        let wrote = |j: &mut Journal, record: &Record| j.point(record).unwrap();
+        assert!(wrote(&mut journals[0], &failed) && wrote(&mut journals[1], &failed));
+        assert!(wrote(&mut journals[1], &record(0)) && !wrote(&mut journals[0], &failed));
+        assert!(wrote(&mut journals[0], &other) && !wrote(&mut journals[1], &record(8)));
+        assert_eq!(load(&path).unwrap().finished(0), Some(&record(0)));
         // Point 6 was screened and then compared: both took time.
         assert_eq!(entries.device_s(), 1.0 + 0.5 + 0.5);
     }
@@ -300,6 +326,10 @@ mod tests {
         std::fs::write(&path, text.replacen("\"index\":0", "\"index\":?", 1)).unwrap();
         let error = load(&path).unwrap_err().to_string();
         assert!(error.contains("line 2: it is damaged") && !error.contains("line 1"), "{error}");
+        // A number that no run gives is damage as well.
+        std::fs::write(&path, text.replacen("\"elapsed_s\":0.5", "\"elapsed_s\":-0.5", 1)).unwrap();
+        let error = Journal::open(&path, "d").unwrap_err().to_string();
+        assert!(error.contains("line 2: it says that its processes took -0.5 s; accepted"), "{error}");
         // Bytes that are no text are damage of one line as well.
         let mut foreign = text.clone().into_bytes();
         foreign.extend(b"{\"kind\": \"\xff\"}\n");

@@ -21,6 +21,7 @@ pub mod model;
 mod one;
 pub mod outcome;
 mod point;
+mod possible;
 mod progress;
 mod ranking;
 pub mod record;

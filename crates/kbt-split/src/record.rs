@@ -141,10 +141,14 @@ pub struct Record {
 
 impl Record {
     /// Whether this end is final. What could not be measured, as the baseline beside it failed or its task was lost, runs
-    /// again when the sweep goes on.
+    /// again when the sweep goes on; and so does a baseline that has no time, without which there is no sweep.
     #[must_use]
     pub const fn is_finished(&self) -> bool {
-        !matches!(self.ending, Ending::Unmeasured { .. })
+        match self.ending {
+            Ending::Timed => true,
+            Ending::Wrong { .. } | Ending::Failed { .. } => self.index != 0,
+            Ending::Unmeasured { .. } => false,
+        }
     }
 
     /// A point that has no result, and why.

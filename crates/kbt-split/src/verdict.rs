@@ -43,9 +43,15 @@ impl SplitOutcome {
         let verdict =
             |standing, reason: String| Verdict::new(FixClass::HandoffSplit, standing, Step::Handoff, reason);
         if let Some(why) = &self.refused {
-            return self
-                .with_model_evidence(verdict(Standing::Refused, why.clone()))
-                .next("run the sweep on the device: kbt split sweep TARGET.yaml --out DIR");
+            let has_failed = self.baseline().is_some_and(|b| b.status != PointStatus::NotRun);
+            let next = match has_failed {
+                true => {
+                    "mend what made the baseline fail, then run the sweep again: with --resume in its directory, or in \
+                     another one where the target file had to change"
+                }
+                false => "run the sweep on the device: kbt split sweep TARGET.yaml --out DIR",
+            };
+            return self.with_model_evidence(verdict(Standing::Refused, why.clone())).next(next);
         }
         let points: Vec<&PointOutcome> = self.handoff_points().collect();
         if points.is_empty() {

@@ -169,3 +169,27 @@ fn another_engine_asks_again_for_what_measured_nothing() {
     };
     assert_eq!([true, false].map(confirm), [(1, false), (1, true)]);
 }
+
+#[test]
+fn a_baseline_that_failed_runs_again_once_the_cause_is_gone() {
+    // In whichever stage it failed: with its first process, or while it was timed.
+    for crash in [1, 3] {
+        let folder = tempfile::tempdir().unwrap();
+        let (dir, spec) = (folder.path(), spec(3));
+        let (failed, launched) = swept(dir, &spec, &SameBytes, |n, count| n == 0 && count == crash);
+        assert_eq!(launched, [0], "without it there is no sweep");
+        assert!(failed.refused.is_some());
+        let next = failed.verdicts()[0].next.clone().unwrap_or_default();
+        assert!(next.contains("--resume"), "{next}");
+        // It failed again, and then not: in another engine, which runs it before any other point.
+        let (failed, launched) = swept(dir, &spec, &SameBytes, |n, _| n == 0);
+        assert!(failed.refused.is_some() && launched == [0], "{failed}");
+        let counts = Counts::default();
+        let launcher = FakeLauncher(|r: &LaunchRequest| counts.run(r, |_, _| false));
+        let point = run_one(&dir.join("spec.json"), 1, None, &launcher, &SameBytes).unwrap();
+        assert_eq!(point.status, PointStatus::Timed);
+        let (outcome, launched) = swept(dir, &spec, &SameBytes, |_, _| false);
+        assert!(outcome.refused.is_none() && outcome.points.iter().all(|p| p.status == PointStatus::Timed));
+        assert!(launched.contains(&2) && !launched.contains(&1), "{launched:?}");
+    }
+}
