@@ -48,21 +48,7 @@ impl Replay {
                     self.code(*x, *y, cut, operand(a, *i, &left), operand(b, *j, &right), tie)
                 } else {
                     self.values_count += 1;
-                    let same =
-                        x.value.to_bits() == y.value.to_bits() || (x.value.is_nan() && y.value.is_nan());
-                    let apart = (f64::from(x.value) - f64::from(y.value)).abs();
-                    // What overflows in one must at least nearly do so in the other, and in real arithmetic: no error explains
-                    // it else, whatever becomes NaN or an ordinary number least of all.
-                    let infinite = x.value.is_infinite() || y.value.is_infinite();
-                    same || if infinite {
-                        overflows(x) && overflows(y) && x.value.signum() == y.value.signum()
-                    } else if (x.error + y.error).is_nan() {
-                        // No bound is known, as of the root of what is flushed in one of reals and f32: nearly the same.
-                        apart <= f64::from(x.value).abs() * ALIKE
-                    } else {
-                        // Below the least normal f32 either may be flushed.
-                        apart <= x.error + y.error + f64::from(f32::MIN_POSITIVE)
-                    }
+                    alike(x, y)
                 };
                 self.wrong_count += usize::from(!fine);
                 if !fine && self.wrong.len() < 4 {
@@ -80,11 +66,35 @@ impl Replay {
             return true;
         }
         self.differing_count += 1;
-        let error = from.error + to.error;
-        let explained = tie && error.is_finite() && (from.real - cut).abs() <= error;
+        let explained = tie && explains(cut, &from, &to);
         self.explained_count += usize::from(explained);
         explained
     }
+}
+
+/// Whether two values differ by no more than their errors.
+pub(super) fn alike(x: &Tracked, y: &Tracked) -> bool {
+    if x.value.to_bits() == y.value.to_bits() || (x.value.is_nan() && y.value.is_nan()) {
+        return true;
+    }
+    let apart = (f64::from(x.value) - f64::from(y.value)).abs();
+    // What overflows in one must at least nearly do so in the other, and in real arithmetic: no error explains it else,
+    // whatever becomes NaN or an ordinary number least of all.
+    if x.value.is_infinite() || y.value.is_infinite() {
+        overflows(x) && overflows(y) && x.value.signum() == y.value.signum()
+    } else if (x.error + y.error).is_nan() {
+        // No bound is known, as of the root of what is flushed in one of reals and f32: nearly the same.
+        apart <= f64::from(x.value).abs() * ALIKE
+    } else {
+        // Below the least normal f32 either may be flushed.
+        apart <= x.error + y.error + f64::from(f32::MIN_POSITIVE)
+    }
+}
+
+/// Whether two operands' errors reach the boundary between what they were converted to.
+pub(super) fn explains(cut: f64, from: &Tracked, to: &Tracked) -> bool {
+    let error = from.error + to.error;
+    error.is_finite() && (from.real - cut).abs() <= error
 }
 
 /// From here on rounding may take a value to infinity.

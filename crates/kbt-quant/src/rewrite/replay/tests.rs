@@ -109,6 +109,49 @@ fn what_overflows_by_rounding_alone_is_no_error() {
 }
 
 #[test]
+fn values_are_alike_within_the_sum_of_their_errors_and_no_further() {
+    let of = |value: f32, error: f64| Tracked { value, real: f64::from(value), error };
+    let (inf, most) = (f32::INFINITY, f32::MAX);
+    let overflowed =
+        |value: f32| Tracked { value, real: 4e38f64.copysign(value.into()), error: f64::INFINITY };
+    let one = of(1.0, 0.01);
+    for (x, y, holds) in [
+        (one, of(1.019, 0.01), true),
+        (one, of(1.021, 0.01), false),
+        (one, of(0.979, 0.01), false),
+        (one, of(f32::NAN, f64::NAN), false),
+        // Without a bound, to 20 bits.
+        (of(1.0, f64::NAN), of(1.0 + 0.9 / 1_048_576.0, 0.0), true),
+        (of(1.0, f64::NAN), of(1.0 + 1.2 / 1_048_576.0, 0.0), false),
+        // Both must overflow, whichever became infinite, and the same way.
+        (overflowed(inf), overflowed(most), true),
+        (overflowed(most), overflowed(inf), true),
+        (overflowed(inf), of(1.0, f64::INFINITY), false),
+        (of(1.0, f64::INFINITY), overflowed(inf), false),
+        (overflowed(inf), overflowed(-inf), false),
+        (overflowed(inf), of(f32::NAN, f64::INFINITY), false),
+    ] {
+        assert_eq!(compare::alike(&x, &y), holds, "{x:?} {y:?}");
+    }
+}
+
+#[test]
+fn a_boundary_explains_a_step_within_the_sum_of_the_errors_and_no_further() {
+    let of = |real: f64, error: f64| Tracked { value: 0.0, real, error };
+    let to = of(2.0, 0.01);
+    for (from, holds) in [
+        (of(1.231, 0.01), true),
+        (of(1.269, 0.01), true),
+        (of(1.229, 0.01), false),
+        (of(1.271, 0.01), false),
+        (of(1.25, f64::INFINITY), false),
+        (of(1.25, f64::NAN), false),
+    ] {
+        assert_eq!(compare::explains(1.25, &from, &to), holds, "{from:?}");
+    }
+}
+
+#[test]
 fn a_conversion_used_as_a_value_has_the_error_of_a_step() {
     let head = "layout group=16 lanes=4 row=128\nelem s in [-10, 10]\nconst c in [0.5, 2]\n";
     let baseline: Program = format!("{head}out a = cvt_e2m1(s / c) * c\nout b = s * c").parse().unwrap();
