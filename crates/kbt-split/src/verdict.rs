@@ -4,7 +4,7 @@
 //! tile or number format is another class's win. A recommendation rests on the confirmation, whose samples are fresh. What
 //! rules the class out is in `tally`.
 
-use crate::outcome::{Confirmed, PointOutcome, RatioFigure, SplitOutcome};
+use crate::outcome::{Confirmed, PointOutcome, PointStatus, RatioFigure, SplitOutcome};
 use crate::record::CheckOutcome;
 use crate::tally::{Conclusion, Tally};
 use kbt_evidence::{Evidence, Figure, FixClass, Provenance, Standing, Step, Unit, Verdict};
