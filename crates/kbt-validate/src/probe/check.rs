@@ -162,13 +162,22 @@ impl Probe {
         let tensor = |name| self.inputs.require(name);
         let inputs = AttentionInputs::new(tensor("q")?, tensor("k")?, tensor("v")?)
             .map_err(|error| TensorError::Tensor { name: "q".to_owned(), problem: error.to_string() })?;
-        let mut weights = Vec::with_capacity(inputs.shape.seq_k);
-        Ok((0..inputs.shape.rows())
-            .map(|row| {
-                inputs.weights(row, self.causal, f64::from(self.scale), &mut weights);
-                Allowance::of(self.kind, format, &weights)
-            })
-            .collect())
+        let mut allowances = vec![Allowance::default(); inputs.shape.rows()];
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let share = allowances.len().div_ceil(threads).max(1);
+        let (inputs, scale) = (&inputs, f64::from(self.scale));
+        std::thread::scope(|scope| {
+            for (part, allowances) in allowances.chunks_mut(share).enumerate() {
+                scope.spawn(move || {
+                    let mut weights = Vec::with_capacity(inputs.shape.seq_k);
+                    for (row, allowance) in allowances.iter_mut().enumerate() {
+                        inputs.weights(part * share + row, self.causal, scale, &mut weights);
+                        *allowance = Allowance::of(self.kind, format, &weights);
+                    }
+                });
+            }
+        });
+        Ok(allowances)
     }
 
     /// Judges an output of any floating-point type, and its log-sums where there are any.
