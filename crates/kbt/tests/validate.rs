@@ -182,6 +182,8 @@ fn what_a_run_started_ends_with_it_and_with_kbt() {
     let mut kbt = Command::new(env!("CARGO_BIN_EXE_kbt"))
         .args(["validate", "flake", "--", "sh", "-c", &script])
         .current_dir(dir)
+        // What a kbt that was ended leaves there goes with the test's folder.
+        .env("TMPDIR", dir)
         .spawn()
         .unwrap();
     let wrote = || std::fs::read_to_string(&background).is_ok_and(|text| text.ends_with('\n'));
