@@ -162,6 +162,17 @@ impl Agreement {
         })
     }
 
+    /// Why nothing follows from them side by side, where no point could be compared.
+    #[must_use]
+    pub fn refusal(&self) -> Option<String> {
+        let nothing = self.compared_count == 0;
+        nothing.then(|| {
+            "no point beside the baseline has a verdict in both sweeps, so nothing was compared; sweep the space to its \
+             end in both"
+                .to_owned()
+        })
+    }
+
     /// Whether nothing contradicts, beyond what chance explains.
     #[must_use]
     pub fn holds(&self) -> bool {

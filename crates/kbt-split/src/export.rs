@@ -4,6 +4,7 @@ use crate::outcome::{PointOutcome, PointStatus, SplitOutcome};
 use crate::record::CheckOutcome;
 use kbt_target::Setting;
 use serde_json::{Map, Number, Value, json};
+use std::collections::BTreeMap;
 
 /// The columns beside the index and the knobs.
 const COLUMNS: [&str; 16] = [
@@ -56,7 +57,12 @@ impl SplitOutcome {
     /// Kernel Tuner's T4 results: times in milliseconds, one result a setting, the forbidden ones among them.
     #[must_use]
     pub fn to_t4(&self) -> Value {
-        let ran = self.points.iter().filter(|p| p.status != PointStatus::NotRun).map(t4_result);
+        let settings =
+            self.points.iter().map(|p| &p.setting).chain(self.forbidden.iter().map(|f| &f.setting));
+        let numbers = numbers(settings);
+        let configuration = |setting: &Setting| configuration(setting, &numbers);
+        let ran = self.points.iter().filter(|p| p.status != PointStatus::NotRun);
+        let ran = ran.map(|p| t4_result(p, configuration(&p.setting)));
         let forbidden = self.forbidden.iter().map(|f| {
             json!({
                 "configuration": configuration(&f.setting),
@@ -71,7 +77,8 @@ impl SplitOutcome {
     }
 }
 
-fn t4_result(p: &PointOutcome) -> Value {
+/// A point with a runtime for each of its processes; an outcome that does not hold them gives their median.
+fn t4_result(p: &PointOutcome, configuration: Value) -> Value {
     let invalidity = match &p.status {
         PointStatus::Timed => "correct",
         PointStatus::Wrong { .. } => "correctness",
@@ -80,6 +87,10 @@ fn t4_result(p: &PointOutcome) -> Value {
         PointStatus::Failed { .. } | PointStatus::Unmeasured { .. } | PointStatus::NotRun => "runtime",
     };
     let ms = p.time_us.map(|us| us / 1000.0);
+    let each_ms: Vec<f64> = match p.times_us.is_empty() {
+        true => ms.into_iter().collect(),
+        false => p.times_us.iter().map(|us| us / 1000.0).collect(),
+    };
     let mut measurements = Vec::new();
     if let Some(ms) = ms {
         measurements.push(json!({"name": "time", "value": ms, "unit": "ms"}));
@@ -89,8 +100,8 @@ fn t4_result(p: &PointOutcome) -> Value {
     }
     json!({
         "timestamp": p.provenance.date.clone().unwrap_or_default(),
-        "configuration": configuration(&p.setting),
-        "times": {"runtimes": ms.into_iter().collect::<Vec<_>>()},
+        "configuration": configuration,
+        "times": {"runtimes": each_ms},
         "invalidity": invalidity,
         "correctness": u8::from(matches!(p.check, Some(CheckOutcome::Bitwise | CheckOutcome::Accurate { .. }))),
         "objectives": ["time"],
@@ -104,11 +115,28 @@ fn knob_column(knob: &str) -> String {
     if taken { format!("knob {knob}") } else { knob.to_owned() }
 }
 
+/// The values of knobs that are written as numbers: those that JSON writes as they are or as equal numbers, unless two
+/// values of one knob (1e3 and 1000) would become one; then both stay texts.
+type Numbers<'a> = BTreeMap<(&'a str, &'a str), Number>;
+
+fn numbers<'a>(settings: impl Iterator<Item = &'a Setting>) -> Numbers<'a> {
+    let values = settings.flat_map(|s| s.0.iter().map(|(knob, value)| (knob.as_str(), value.as_str())));
+    let all: Numbers<'a> = values.filter_map(|v| Some((v, v.1.parse().ok()?))).collect();
+    let is_twice = |of: &(&str, &str), number: &Number| {
+        let equal = |other: &Number| number.as_f64().is_some() && number.as_f64() == other.as_f64();
+        all.iter().any(|(other, n)| other.0 == of.0 && other.1 != of.1 && equal(n))
+    };
+    all.iter().filter(|(of, n)| !is_twice(of, n)).map(|(of, n)| (*of, n.clone())).collect()
+}
+
 /// A setting with its numbers as numbers, as Kernel Tuner has them. What is no number as JSON writes them (007, nan)
-/// stays a text, so that no two settings become one.
-fn configuration(setting: &Setting) -> Value {
-    let value = |text: &str| text.parse::<Number>().map_or_else(|_| json!(text), Value::Number);
-    Value::Object(setting.0.iter().map(|(k, v)| (k.clone(), value(v.as_str()))).collect::<Map<_, _>>())
+/// stays a text.
+fn configuration(setting: &Setting, numbers: &Numbers<'_>) -> Value {
+    let value = |knob: &str, text: &str| {
+        numbers.get(&(knob, text)).map_or_else(|| json!(text), |number| Value::Number(number.clone()))
+    };
+    let values = setting.0.iter().map(|(k, v)| (k.clone(), value(k, v.as_str())));
+    Value::Object(values.collect::<Map<_, _>>())
 }
 
 fn check_word(check: Option<&CheckOutcome>) -> &'static str {
@@ -148,7 +176,7 @@ mod tests {
         let values = ["4", "-0.5", "1e3", "007", "nan", "+1", "", "99999999999999999999x"];
         let setting =
             values.iter().enumerate().fold(Setting::default(), |s, (i, v)| s.with(i.to_string(), *v));
-        let found = configuration(&setting);
+        let found = configuration(&setting, &numbers([&setting].into_iter()));
         let found: Vec<&Value> = (0..values.len()).map(|i| &found[i.to_string()]).collect();
         let expect = [
             json!(4),
@@ -161,6 +189,17 @@ mod tests {
             json!(values[7]),
         ];
         assert_eq!(found, expect.iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn two_values_of_a_knob_never_become_one_number() {
+        let values = ["1e3", "1000", "2", "1.0", "1", "0.50"];
+        let settings = values.map(|v| Setting::default().with("N", v).with("M", "1000"));
+        let numbers = numbers(settings.iter());
+        let found = settings.each_ref().map(|s| configuration(s, &numbers));
+        let of_n = found.each_ref().map(|c| &c["N"]);
+        assert_eq!(of_n, [&json!("1e3"), &json!("1000"), &json!(2), &json!("1.0"), &json!("1"), &json!(0.5)]);
+        assert!(found.iter().all(|c| c["M"] == json!(1000)), "another knob's value is no second one");
     }
 
     #[test]

@@ -67,8 +67,10 @@ impl ModelCurve {
         measured: Option<&SplitOutcome>,
     ) -> Result<Self, TimesError> {
         let mut curve = Vec::new();
-        for chunks in chunks {
-            curve.extend(times.curve(*chunks, tiles)?);
+        for (place, count) in chunks.iter().enumerate() {
+            if !chunks[..place].contains(count) {
+                curve.extend(times.curve(*count, tiles)?);
+            }
         }
         let points: Vec<&PointOutcome> =
             measured.into_iter().flat_map(|o| o.baseline().into_iter().chain(o.handoff_points())).collect();
@@ -219,6 +221,15 @@ mod tests {
         assert!(consumer.starts_with("the consumer sets the pace"), "{consumer}");
         let held = why(times(400.0, 100.0, 300.0, 100.0, true));
         assert!(held.contains("holds up the line") && held.ends_with("second signal"), "{held}");
+    }
+
+    #[test]
+    fn a_count_that_is_asked_for_twice_is_one() {
+        let over = |chunks: &[u32]| {
+            ModelCurve::over(&times(50.0, 20.0, 50.0, 400.0, true), chunks, 4, None).unwrap().curve
+        };
+        assert_eq!(over(&[4, 2, 4, 4]), over(&[4, 2]));
+        assert!(over(&[4, 2]).len() > over(&[4]).len());
     }
 
     #[test]

@@ -46,6 +46,17 @@ fn a_point_stopped_early_as_slower_contradicts_one_that_is_faster() {
 }
 
 #[test]
+fn two_sweeps_of_which_nothing_was_compared_are_no_agreement() {
+    let (both, mut neither) = (swept([AS_BASELINE; 2]), swept([AS_BASELINE; 2]));
+    assert_eq!(agreement(&both, &both).refusal(), None);
+    for point in &mut neither.points[1..] {
+        point.status = PointStatus::NotRun;
+    }
+    let found = agreement(&both, &neither);
+    assert!(found.refusal().is_some_and(|why| why.contains("nothing was compared")), "{found}");
+}
+
+#[test]
 fn an_early_stop_against_another_setting_counts_where_it_reaches_the_baseline() {
     let faster = swept([AS_BASELINE, (Speed::Faster, 0, 0.9, Some((0.88, 0.92)))]);
     let incumbent = |low, high| (Speed::Faster, 0, 0.5 * (low + high), Some((low, high)));

@@ -87,6 +87,12 @@ fn a_point_whose_baseline_crashed_runs_again_and_no_other() {
     assert_eq!(launched, [0, knob(&spec.space.points[lost].setting)]);
     assert!(second.points.iter().all(|p| p.status == PointStatus::Timed), "{second}");
     assert!(journal_text(dir).starts_with(&before), "lines are only added");
+    let t4 = second.to_t4();
+    for (point, result) in second.points.iter().zip(t4["results"].as_array().unwrap()) {
+        let each: Vec<f64> = point.times_us.iter().map(|us| us / 1000.0).collect();
+        assert!(each.len() > 2 && each.len() == point.processes_count, "{point:?}");
+        assert_eq!(result["times"]["runtimes"], serde_json::json!(each));
+    }
     assert_eq!(second.to_csv().lines().count(), spec.space.points.len() + 1, "a row a point");
     let after = journal::load(&dir.join("journal.jsonl")).unwrap();
     for record in entries.records.iter().filter(|r| r.ending == Ending::Timed) {

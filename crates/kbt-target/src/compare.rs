@@ -287,7 +287,9 @@ fn keep_steady(pairs: &[Pair], policy: &TimingPolicy, notes: &mut Vec<String>) -
         return (kept, true);
     }
     let all = pairs.len();
-    let what = format!("{dropped} of {all} pairs had a throttled sample or a clock below {floor:.0} MHz");
+    // No clock was read, so none was low.
+    let low = if floor > 0.0 { format!(" or a clock below {floor:.0} MHz") } else { String::new() };
+    let what = format!("{dropped} of {all} pairs had a throttled sample{low}");
     if kept.len() < LEAST_PAIRS {
         notes.push(format!(
             "{what}; kept all the same, since fewer than {LEAST_PAIRS} would remain, and decides nothing"

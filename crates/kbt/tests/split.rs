@@ -96,6 +96,12 @@ fn a_sweep_leaves_its_tables_and_is_set_beside_another() {
     assert_eq!(run(dir, &["sweep", "fake.yaml", "--out", "b", "--exhaustive"]).0, Some(0));
     let (code, out, _) = run(dir, &["compare", "a", "b"]);
     assert!(code == Some(1) && out.contains("1 faster in one and slower in the other"), "{out}");
+    // Where nothing could be compared, nothing was found to agree.
+    std::fs::write(dir.join("run.sh"), "exit 9\n").unwrap();
+    assert_eq!(run(dir, &["sweep", "fake.yaml", "--out", "c"]).0, Some(3));
+    let (code, out, err) = run(dir, &["compare", "c", "c"]);
+    assert!(code == Some(3) && out.starts_with("0 points compared"), "{out}");
+    assert!(err.contains("refused: no point beside the baseline"), "{err}");
 }
 
 #[test]
@@ -147,6 +153,16 @@ fn the_model_reads_a_recorded_trace_and_is_scored_against_the_recorded_sweep() {
     let error = |score: &Value| score["max_error_percent"].as_f64().unwrap();
     let then = error(&sweep["outcome"]["model"]["score"]);
     assert!((error(score) - then).abs() < 1e-6 && then < 10.0, "{score}");
+    // That file serves as it is, and another step's does not.
+    let of_step = |step: &str| {
+        let file = recording.join(step).display().to_string();
+        let times = ["model", "--trace", &trace, "--chunks", "2,4,8", "--tiles", "8", "--format", "json"];
+        run(dir.path(), &[times.as_slice(), &["--sweep", &file]].concat())
+    };
+    let (code, out, err) = of_step("5-handoff.json");
+    assert_eq!((code, json(&out)["score"]["points_count"].as_u64()), (Some(0), Some(15)), "{err}");
+    let (code, _, err) = of_step("2-trace.json");
+    assert!(code == Some(2) && err.contains("`kbt.trace/1`; accepted: a sweep's directory"), "{err}");
     let (code, _, err) = run(dir.path(), &["model", "--chunks", "4", "--tiles", "8"]);
     assert!(code == Some(2) && err.contains("--trace"), "{err}");
 }

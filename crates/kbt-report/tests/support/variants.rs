@@ -41,6 +41,7 @@ pub(crate) fn split() -> SplitOutcome {
             low_time_us: ratio.map(|r| 801.3 * r.1),
             high_time_us: ratio.map(|r| 801.3 * r.2),
             processes_count: if ratio.is_some() { 12 } else { 0 },
+            times_us: Vec::new(),
             to_baseline: ratio.map(|r| RatioFigure {
                 ratio: r.0,
                 low_ratio: Some(r.1),

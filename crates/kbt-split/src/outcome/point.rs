@@ -107,6 +107,9 @@ pub struct PointOutcome {
     pub high_time_us: Option<f64>,
     /// How many processes.
     pub processes_count: usize,
+    /// The time of each, in the order in which they ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub times_us: Vec<f64>,
     /// Its time over the baseline's, through the settings that it was timed against.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_baseline: Option<RatioFigure>,
@@ -144,6 +147,7 @@ impl PointOutcome {
             low_time_us: end(f64::min),
             high_time_us: end(f64::max),
             processes_count: times.len(),
+            times_us: times,
             to_baseline: to_baseline(entries, point.index),
             speed: comparison.map(|c| c.speed),
             against: record.and_then(|r| r.against),

@@ -113,7 +113,7 @@ fn clocked(clock: impl Fn(u32, bool) -> (f64, f64, Option<&'static str>) + Sync)
         *runs += 1;
         let report = Report {
             times_us: vec![time + f64::from(*runs % 3) * 0.01],
-            clocks_mhz: vec![mhz],
+            clocks_mhz: (mhz > 0.0).then_some(mhz).into_iter().collect(),
             throttle: throttle.map(str::to_owned),
             ..Report::default()
         };
@@ -135,6 +135,9 @@ fn samples_at_a_low_clock_or_throttled_are_discarded_but_never_all() {
         "no pair decides, to the last block"
     );
     assert!(c.notes[0].contains("kept all the same"), "{:?}", c.notes);
+    assert!(c.notes[0].contains("throttled sample or a clock below 1782 MHz"), "{:?}", c.notes);
+    let c = clocked(|_, _| (100.0, 0.0, Some("Thermal")));
+    assert!(c.notes[0].contains("throttled sample; kept"), "no clock was read: {:?}", c.notes);
     let c = clocked(|_, b| (if b { 80.0 } else { 100.0 }, 1980.0, Some("Thermal")));
     assert_eq!(c.speed, Speed::Ambiguous, "a gain of a chip that throttles is no gain");
     // Throttled at first: the pairs after that decide.

@@ -8,10 +8,14 @@ mod sweep;
 
 use crate::output::{Failure, Format, Outcome, print};
 use kbt_evidence::Provenance;
+use kbt_ladder::StepRecord;
 use kbt_split::outcome::SCHEMA;
 use kbt_split::{Agreement, ContractReport, SplitOutcome};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// What holds a sweep.
+const ACCEPTED: &str = "a sweep's directory, its outcome.json (kbt.split/1), or 5-handoff.json of a run";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -48,7 +52,7 @@ enum Command {
     /// Set two sweeps of one space side by side: contradictions, and what the second one's best loses to the first's.
     #[command(after_help = "Example:\n  kbt split compare exhaustive tuned\n\n\
         Exit code 1 where a setting is faster in one and slower in the other, or more intervals are apart than chance \
-        explains.")]
+        explains, 3 where no setting could be compared.")]
     Compare(CompareArgs),
 }
 
@@ -108,17 +112,36 @@ fn compare(args: &CompareArgs) -> Outcome {
     }
     let agreement = Agreement::new(&outcome(&args.first)?, &outcome(&args.second)?, args.error_rate)?;
     print(args.format, &agreement, ToString::to_string)?;
-    if agreement.holds() { Ok(ExitCode::SUCCESS) } else { Err(Failure::Gate) }
+    match agreement.refusal() {
+        Some(why) => Err(Failure::Refused(why)),
+        None if agreement.holds() => Ok(ExitCode::SUCCESS),
+        None => Err(Failure::Gate),
+    }
 }
 
-/// A sweep's outcome, from its directory or its file.
+/// A sweep's outcome, from its directory, its file, or the file of a run's or a recording's handoff step.
 fn outcome(path: &Path) -> Result<SplitOutcome, Failure> {
     let file = if path.is_dir() { path.join("outcome.json") } else { path.to_owned() };
     let bad = |problem: String| Failure::input(format!("{}: {problem}", file.display()));
     let bytes = std::fs::read(&file).map_err(|e| bad(e.to_string()))?;
-    let outcome: SplitOutcome = serde_json::from_slice(&bytes).map_err(|e| bad(e.to_string()))?;
-    if outcome.schema != SCHEMA {
-        return Err(bad(format!("schema `{}` is not known; accepted: {SCHEMA}", outcome.schema)));
+    let mut value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|e| bad(e.to_string()))?;
+    let stated = |value: &serde_json::Value| {
+        value.get("schema").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
+    };
+    let mut schema = stated(&value);
+    if schema == StepRecord::SCHEMA {
+        let step = value.get("step").cloned().unwrap_or_default();
+        value = value.get_mut("outcome").map(serde_json::Value::take).unwrap_or_default();
+        schema = stated(&value);
+        if value.is_null() {
+            return Err(bad(format!(
+                "the file of the step {step}, which has no outcome; accepted: {ACCEPTED}"
+            )));
+        }
     }
+    if schema != SCHEMA {
+        return Err(bad(format!("its schema is `{schema}`; accepted: {ACCEPTED}")));
+    }
+    let outcome: SplitOutcome = serde_json::from_value(value).map_err(|e| bad(e.to_string()))?;
     Ok(outcome.read_back())
 }
