@@ -39,7 +39,7 @@ fn block(out: &mut String, b: &Block) {
         Block::List(items) => items.iter().try_for_each(|i| writeln!(out, "- {}", line(i))),
         Block::Terms(terms) => terms.iter().try_for_each(|(term, is)| {
             let is: Vec<String> = is.iter().map(line).collect();
-            writeln!(out, "- {}: {}", bold(term), is.join("; "))
+            writeln!(out, "- {}: {}", bold(term), listed(&is))
         }),
         Block::Table(t) => table(out, t),
         Block::Plot(p) => writeln!(out, "*{}* (plot in report.html). {}", escape(&p.title), line(&p.caption)),
@@ -129,6 +129,21 @@ fn badge(s: Source) -> String {
     s.id.map_or_else(|| format!("[{}]", s.known), |id| format!("[{} s{id}]", s.known))
 }
 
+/// Sentences one after another, and what is no sentence before a semicolon.
+fn listed(items: &[String]) -> String {
+    let mut out = String::new();
+    for item in items {
+        if let Some(last) = out.trim_end().chars().last() {
+            // A badge stands after the full stop.
+            let before =
+                if last == ']' { out.rsplit_once(" [").map_or("", |(before, _)| before) } else { &out };
+            out += if before.trim_end().ends_with('.') { " " } else { "; " };
+        }
+        out += item.trim_end();
+    }
+    out
+}
+
 /// A line in strong type as a whole: a part that is strong of itself must not end it.
 fn bold(l: &Line) -> String {
     let plain = |i: &Inline| match i {
@@ -152,6 +167,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn sentences_are_listed_without_semicolons() {
+        for (items, all) in [
+            (&["One.", "Two."][..], "One. Two."),
+            (&["HBM bytes: 5 MB. [given s1]", "3 us."], "HBM bytes: 5 MB. [given s1] 3 us."),
+            (&["5 MB [given s1]", "3 us"], "5 MB [given s1]; 3 us"),
+            (&["one"], "one"),
+        ] {
+            let items: Vec<String> = items.iter().map(|i| (*i).to_owned()).collect();
+            assert_eq!(listed(&items), all);
+        }
+    }
+
+    #[test]
     fn strong_parts_of_a_strong_line_leave_it_strong() {
         let parts = || vec![Inline::Strong("HBM".into()), Inline::Text(" at 91 % ".into())];
         let mut out = String::new();
@@ -162,6 +190,6 @@ mod tests {
         ] {
             block(&mut out, &b);
         }
-        assert_eq!(out, "- **HBM at 91 %**: **HBM** at 91 % \n**HBM at 91 %**\n**Call: HBM at 91 %**\n");
+        assert_eq!(out, "- **HBM at 91 %**: **HBM** at 91 %\n**HBM at 91 %**\n**Call: HBM at 91 %**\n");
     }
 }
