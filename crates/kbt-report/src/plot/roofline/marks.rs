@@ -14,9 +14,8 @@ pub(super) fn named(
     taken: &mut Vec<(i32, i32)>,
 ) -> Result<(), DrawError> {
     const SIZE: u32 = 12;
-    const LONGEST: i32 = 150;
-    let name = fit(name, SIZE, LONGEST);
-    let width = text_width(&name, SIZE);
+    /// Whole where there is room; a cut name still tells which mark is whose.
+    const LENGTHS: [i32; 2] = [300, 150];
     let places = [
         ((at.0 + 14, at.1), HPos::Left),
         ((at.0 - 14, at.1), HPos::Right),
@@ -25,18 +24,22 @@ pub(super) fn named(
         ((at.0 - 14, at.1 + 16), HPos::Right),
         ((at.0 - 14, at.1 - 16), HPos::Right),
     ];
-    let free = |place: &&((i32, i32), HPos)| {
-        let ((x, y), side) = **place;
+    let free = |width: i32, ((x, y), side): ((i32, i32), HPos)| {
         let left = if matches!(side, HPos::Left) { x } else { x - width };
         let inside = left > LEFT + 4 && left + width < RIGHT - 4 && y > TOP + 22;
         let apart = |p: &(i32, i32)| (p.1 - y).abs() > 13 || p.0 + 10 < left || p.0 - 10 > left + width;
         inside && taken.iter().filter(|p| **p != at).all(apart)
     };
-    let Some((place, side)) = places.iter().find(free) else { return Ok(()) };
+    let found = LENGTHS.iter().find_map(|longest| {
+        let name = fit(name, SIZE, *longest);
+        let width = text_width(&name, SIZE);
+        places.iter().find(|(at, side)| free(width, (*at, *side))).map(|(at, side)| (name, width, *at, *side))
+    });
+    let Some((name, width, place, side)) = found else { return Ok(()) };
     let left = if matches!(side, HPos::Left) { place.0 } else { place.0 - width };
     // The name keeps its whole length free.
     taken.extend((0..=width / 16).map(|step| (left + step * 16, place.1)));
-    root.draw_text(&name, &label(SIZE, INK, *side), *place)
+    root.draw_text(&name, &label(SIZE, INK, side), place)
 }
 
 /// Slopes have their tags low on the line, flat roofs at its right end, each a bit further on than the last; where the
