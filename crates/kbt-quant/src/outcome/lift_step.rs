@@ -54,7 +54,8 @@ impl LiftOutcome {
     pub fn headline(&self) -> String {
         let (all, out) = (self.pieces(), self.unlifted());
         let ranked = self.ranked();
-        let mut line = format!("algebra: {all} pieces lifted from PTX, {} could be cheaper", ranked.len());
+        let pieces = if all == 1 { "piece" } else { "pieces" };
+        let mut line = format!("algebra: {all} {pieces} lifted from PTX, {} could be cheaper", ranked.len());
         if out > 0 {
             line += &format!(", {out} could not be lifted");
         }
