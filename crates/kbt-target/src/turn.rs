@@ -162,16 +162,16 @@ impl Turns<'_> {
     /// Lets one process be timed; false where it failed.
     fn take(&mut self, place: usize) -> bool {
         let gate = &self.gates[place];
+        let mut told = true;
         if self.ended[place].is_none() {
             gate.enter(Phase::Running);
             if let Some(input) = &mut self.inputs[place] {
-                // A process that has just ended does not read; its end says so.
-                let _ = input.write_all(b"go\n").and_then(|()| input.flush());
+                told = input.write_all(b"go\n").and_then(|()| input.flush()).is_ok();
             }
             self.wait_until(|t| t.ended[place].is_some() || t.gates[place].phase() != Phase::Running);
         }
-        // Whoever did not wait has not read what it was to wait for.
-        let waited = self.inputs[place].as_ref().is_none_or(|input| unread_bytes(input) == 0);
+        // Whoever did not wait has not read what it was to wait for, or was gone before it was written.
+        let waited = told && self.inputs[place].as_ref().is_none_or(|input| unread_bytes(input) == 0);
         if !waited {
             gate.cancel();
         }
