@@ -278,7 +278,7 @@ impl fmt::Display for Agreement {
             let (a, b) = (d.first_ratio, d.second_ratio);
             writeln!(f, "  apart: {}: {a:.3} ({}) and {b:.3} ({})", d.setting, d.first, d.second)?;
         }
-        if let Some(ratio) = self.second_best_ratio {
+        if let Some(ratio) = self.second_best_ratio.filter(|_| self.compared_count > 0) {
             let more = (ratio - 1.0) * 100.0;
             writeln!(
                 f,

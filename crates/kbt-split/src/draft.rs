@@ -2,7 +2,7 @@
 
 use crate::point::Checked;
 use crate::record::{CheckOutcome, Ending, Record, Stage};
-use kbt_target::{CompareError, Comparison, Launch, Report, Sample, Side};
+use kbt_target::{CompareError, Comparison, Launch, Report, Sample, Side, Status};
 use std::collections::BTreeMap;
 
 /// A point to be run, and what is known of it already.
@@ -72,7 +72,10 @@ pub(crate) fn judged(check: Result<CheckOutcome, String>) -> Allowed {
     }
 }
 
-/// A process that failed, as the end of its point.
+/// A process that failed, as the end of its point. One that could not be started says nothing of the setting.
 pub(crate) fn failed(stage: Stage, launch: &Launch) -> Ending {
+    if matches!(launch.status, Status::NotStarted { .. }) {
+        return Ending::Unmeasured { reason: launch.status.to_string() };
+    }
     Ending::Failed { stage, status: launch.status.clone(), stderr: launch.stderr_tail.clone() }
 }

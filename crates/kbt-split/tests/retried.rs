@@ -199,3 +199,24 @@ fn a_baseline_that_failed_runs_again_once_the_cause_is_gone() {
         assert!(launched.contains(&2) && !launched.contains(&1), "{launched:?}");
     }
 }
+
+#[test]
+fn a_process_that_could_not_be_started_says_nothing_of_its_setting() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dir, spec) = (folder.path(), spec(4));
+    let swept = |is_gone: bool| {
+        let counts = Counts::default();
+        let launcher = FakeLauncher(|r: &LaunchRequest| match knob(&r.setting) {
+            2 if is_gone => Launch::ended(Status::NotStarted { reason: "the program is gone".into() }),
+            _ => counts.run(r, |_, _| false),
+        });
+        let sweep = Sweep::prepare(dir, spec.clone(), true, &launcher, &SameBytes);
+        let outcome = sweep.unwrap().run().unwrap();
+        (outcome, counts.launched())
+    };
+    let (first, _) = swept(true);
+    assert_eq!(unmeasured(&first), [2]);
+    let (second, launched) = swept(false);
+    assert_eq!(unmeasured(&second), [0; 0]);
+    assert_eq!(launched, [0, 2], "nothing else runs again");
+}

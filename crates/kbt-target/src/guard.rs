@@ -40,6 +40,7 @@ impl Guarded {
     /// Where it cannot be started.
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
         command.process_group(0);
+        heed_children();
         #[cfg(target_os = "linux")]
         {
             let (end, leash) = io::pipe()?;
@@ -68,6 +69,11 @@ impl Guarded {
     pub fn end(self) -> io::Result<ExitStatus> {
         let Self { mut child, leash } = self;
         drop(leash);
+        if let Ok(guard) = libc::pid_t::try_from(child.id()) {
+            // SAFETY: `kill` takes two integers and touches no memory of ours. The number is still the guard's: it is our
+            // child and has not been reaped. A target may have stopped it.
+            unsafe { libc::kill(guard, libc::SIGCONT) };
+        }
         child.wait()
     }
 
@@ -84,6 +90,12 @@ impl Guarded {
         }
         self.child.wait()
     }
+}
+
+/// Whoever started kbt may ignore the ends of children, which is inherited: the system would then reap them unseen.
+fn heed_children() {
+    // SAFETY: `signal` takes two integers; the default is to do nothing, and to keep the child for its parent.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
 /// The number of a child that has ended and is not reaped, 0 where none has, `None` where there is none at all.

@@ -3,7 +3,9 @@
 
 use crate::environment::CACHES;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// A process as the system lists it.
@@ -57,8 +59,12 @@ pub(crate) fn memory_bytes_under(guard: u32) -> u64 {
 pub fn left_behind(dir: &Path) -> Vec<String> {
     let all = listed();
     let real = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
-    let prefixes = [dir, &real].map(|d| [d.as_os_str().as_encoded_bytes(), b"/"].concat());
-    let is_there = |value: &[u8]| prefixes.iter().any(|p| value.starts_with(p));
+    // A directory has many names; what stands in an environment may be another one, or of a file that is gone.
+    let is_there = |value: &[u8]| {
+        let path = Path::new(OsStr::from_bytes(value));
+        let found = || path.ancestors().find_map(|p| fs::canonicalize(p).ok());
+        path.starts_with(dir) || path.is_absolute() && found().is_some_and(|p| p.starts_with(&real))
+    };
     let started_there = |id: u32| {
         let Ok(environment) = fs::read(format!("/proc/{id}/environ")) else { return false };
         let variables = || environment.split(|b| *b == 0);

@@ -211,12 +211,38 @@ fn what_is_left_behind_is_what_nobody_watches() {
         // A child that kbt did not start under a guard has the same environment.
         let variables = [("KBT_INPUT_SET", "0".into()), ("KBT_INPUTS", folder.path().join("in"))];
         let mut alone = std::process::Command::new("sleep").arg("60").envs(variables).spawn().unwrap();
-        let left = kbt_target::left_behind(folder.path());
+        // By another name of the directory too.
+        let other = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(folder.path(), other.path().join("link")).unwrap();
+        let lefts = [folder.path(), &other.path().join("link")].map(kbt_target::left_behind);
         alone.kill().unwrap();
         alone.wait().unwrap();
-        assert_eq!(left, [format!("{} (sleep)", alone.id())]);
+        for left in lefts {
+            assert_eq!(left, [format!("{} (sleep)", alone.id())]);
+        }
         assert!(matches!(running.join().unwrap().status, Status::TimedOut { .. }));
     });
+}
+
+/// Whoever starts kbt may ignore the ends of its children, which kbt inherits: the test runs itself so.
+#[test]
+fn a_run_ends_where_the_ends_of_children_are_ignored() {
+    if std::env::var_os("IGNORES_CHILDREN").is_some() {
+        return ends("echo kbt-time-us 5", &Status::Ok);
+    }
+    let own = std::env::current_exe().unwrap();
+    let line = "trap '' CHLD; exec \"$0\" --exact a_run_ends_where_the_ends_of_children_are_ignored";
+    let mut inner = std::process::Command::new("sh");
+    let mut inner = inner.args(["-c", line]).arg(own).env("IGNORES_CHILDREN", "1").spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let ended = loop {
+        match inner.try_wait().unwrap() {
+            None if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
+            ended => break ended,
+        }
+    };
+    let _ = inner.kill();
+    assert!(ended.is_some_and(|e| e.success()), "{ended:?}");
 }
 
 #[test]

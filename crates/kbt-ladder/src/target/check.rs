@@ -16,8 +16,6 @@ pub struct AgainstReference {
     target: Target,
     baseline: Setting,
     factor: f64,
-    /// Whether a setting of the space changes the arithmetic, so that right outputs will be needed.
-    changes_arithmetic: bool,
     reference: OnceLock<Result<PathBuf, String>>,
 }
 
@@ -29,11 +27,7 @@ impl AgainstReference {
         let baseline = spec.space.points.first().map(|p| p.setting.clone()).unwrap_or_default();
         let factor = Rules::default().factor;
         let reference = reference.map_or_else(OnceLock::new, |file| OnceLock::from(Ok(file)));
-        let algebra = |knob: &kbt_target::Knob| {
-            knob.change == Change::Algebra && spec.space.varied.contains(&knob.name)
-        };
-        let changes_arithmetic = spec.target.knobs.iter().any(algebra);
-        Self { target: spec.target.clone(), baseline, factor, changes_arithmetic, reference }
+        Self { target: spec.target.clone(), baseline, factor, reference }
     }
 
     /// The same, where a setting's error may exceed the baseline's by this factor.
@@ -82,8 +76,7 @@ impl AgainstReference {
     /// The baseline's own output, by which all others are judged. Without right outputs nobody knows where NaN and
     /// infinities belong, but an output that holds no number is nobody's baseline.
     fn baseline(&self, file: &Path, saved: &TensorFile, bits: &Comparison) -> Result<CheckOutcome, String> {
-        let wanted =
-            self.reference.get().is_some() || self.changes_arithmetic && self.target.reference.is_some();
+        let wanted = self.reference.get().is_some() || self.target.reference.is_some();
         // Where they cannot be made, the settings that need them say so.
         let Some(right) = wanted.then(|| self.reference(file).ok()).flatten() else {
             let all = |t: &&TensorComparison| {
@@ -107,6 +100,15 @@ impl AgainstReference {
                     "the baseline's own `{name}` holds {} NaN or infinities where the right outputs have none, or the \
                      other way round, the first at {place:?}: nothing can be judged by it",
                     error.misplaced_count
+                ));
+            }
+            let stated = self.target.outputs.iter().find(|o| o.name == name).and_then(|o| o.tolerance);
+            if let (Some(limit), Some(error)) = (stated, error.relative_rms_error)
+                && (error.is_nan() || error > limit)
+            {
+                return Err(format!(
+                    "the baseline's own `{name}` has a relative RMS error of {error:.3e}, and {limit:.3e} is accepted by \
+                     the target file: nothing can be judged by it"
                 ));
             }
         }
@@ -251,6 +253,18 @@ mod tests {
         let none = file("none", &[f32::NAN, f32::INFINITY, f32::NAN]);
         let refused = check.check(&none, &none, &settings[0]).unwrap_err();
         assert!(refused.contains("nothing else"), "{refused}");
+    }
+
+    #[test]
+    fn a_baseline_further_off_than_the_target_file_accepts_is_nobodys_measure() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, values: &[f32]| write(folder.path().join(name), values);
+        let (check, settings) = algebra(Some(file("right", &[1.0, 2.0, 3.0])));
+        let saved = file("saved", &[1.4, 2.8, 4.2]);
+        let refused = check.check(&saved, &saved, &settings[0]).unwrap_err();
+        assert!(refused.contains("4.000e-1") && refused.contains("2.000e-2"), "{refused}");
+        let saved = file("near", &[1.01, 2.0, 3.0]);
+        assert_eq!(check.check(&saved, &saved, &settings[0]), Ok(CheckOutcome::Bitwise));
     }
 
     #[test]

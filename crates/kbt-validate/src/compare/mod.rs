@@ -203,6 +203,9 @@ pub struct TensorComparison {
     pub shape: Vec<usize>,
     /// Variant against saved, bit for bit.
     pub bits: Bits,
+    /// What the variant holds everywhere, where it differs from the saved output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub constant_value: Option<f64>,
     /// Elements of the saved output itself that are NaN or infinite.
     #[serde(default)]
     pub saved_special_count: u64,

@@ -58,6 +58,11 @@ pub(crate) fn judge(
             .push(format!("`{name}`: {differing} of {all} elements differ, the first at {first:?}; {what}"));
         return Ok(());
     }
+    // Its error may be small where the right output hardly varies.
+    if let Some(value) = tensor.constant_value {
+        violations.push(format!("`{name}`: it is {value} everywhere, and the saved output is not"));
+        return Ok(());
+    }
     let (Some(variant), Some(baseline)) = (&tensor.variant, &tensor.baseline) else {
         return Err(CompareError::Refused(format!(
             "`{name}` differs and has no reference, so whether it is as accurate is not known; give one in f32 or f64"
@@ -268,6 +273,20 @@ mod tests {
             assert!(same.violations[0].contains("the first at [0, 1] (the baseline's"), "{same:?}");
             let sides = Sides { reference: Some(&nan_too), ..sides };
             assert!(run(&sides, &rules).unwrap().passed());
+        }
+    }
+
+    #[test]
+    fn an_output_that_is_the_same_everywhere_is_wrong_and_not_refused() {
+        let (saved, right) = (f32s(&[1.0, 1.001, 1.0, 1.001]), f32s(&[1.0, 1.0011, 1.0, 1.0011]));
+        for value in [0.0, 1.0] {
+            let flat = f32s(&[value; 4]);
+            let sides = Sides { reference: Some(&right), ..Sides::new(&saved, &flat) };
+            let judged = run(&sides, &algebra()).unwrap();
+            assert_eq!(
+                judged.violations,
+                [format!("`o`: it is {value} everywhere, and the saved output is not")]
+            );
         }
     }
 
