@@ -224,7 +224,8 @@ fn what_is_left_behind_is_what_nobody_watches() {
     });
 }
 
-/// Whoever starts kbt may ignore the ends of its children, which kbt inherits: the test runs itself so.
+/// Whoever starts kbt may ignore the ends of its children, which kbt inherits: the test runs itself so, by bash, since
+/// dash does not pass it on.
 #[test]
 fn a_run_ends_where_the_ends_of_children_are_ignored() {
     if std::env::var_os("IGNORES_CHILDREN").is_some() {
@@ -232,7 +233,7 @@ fn a_run_ends_where_the_ends_of_children_are_ignored() {
     }
     let own = std::env::current_exe().unwrap();
     let line = "trap '' CHLD; exec \"$0\" --exact a_run_ends_where_the_ends_of_children_are_ignored";
-    let mut inner = std::process::Command::new("sh");
+    let mut inner = std::process::Command::new("bash");
     let mut inner = inner.args(["-c", line]).arg(own).env("IGNORES_CHILDREN", "1").spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     let ended = loop {
