@@ -23,7 +23,11 @@ impl SplitOutcome {
             Some(without) => without.weigh(split),
             None => split,
         };
-        std::iter::once(split).chain(self.other_verdict()).collect()
+        let other = self.other_verdict();
+        // A class has one verdict: a knob that is no part of the handoff may be of its class.
+        let told = split.standing == Standing::Refused
+            && other.as_ref().is_some_and(|other| other.class == FixClass::HandoffSplit);
+        (!told).then_some(split).into_iter().chain(other).collect()
     }
 
     /// The fastest confirmed setting in which more than the handoff differs, as a win of the class that the first of its

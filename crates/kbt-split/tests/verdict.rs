@@ -210,6 +210,18 @@ fn a_gain_whose_outputs_nobody_checked_is_not_recommended() {
 }
 
 #[test]
+fn a_knob_of_the_handoffs_class_that_is_no_part_of_it_gives_the_class_one_verdict() {
+    let knob = "  - {name: TILE, values: [1, 2], default: 1, fix: handoff_split}\n";
+    let text =
+        TARGET.replace("values: [1, 3]", "values: [1]").replace("knobs:\n", &format!("knobs:\n{knob}"));
+    let mut outcome = among(&planned(&text), Speed::Faster, 0.8, 0.79, 0.81);
+    outcome.best = Some(1);
+    outcome.confirmed = vec![confirmed(&outcome, Some(Speed::Faster), 0.8)];
+    let standings: Vec<Standing> = outcome.verdicts().iter().map(|v| v.standing).collect();
+    assert_eq!(standings, [Standing::Recommended], "{outcome}");
+}
+
+#[test]
 fn the_runtimes_of_t4_are_milliseconds() {
     let t4 = swept(Speed::Same, 1.0, 0.999, 1.001).to_t4();
     assert_eq!(t4["results"][1]["times"]["runtimes"][0], 1.5, "{t4:#}");
