@@ -256,3 +256,25 @@ fn launch_in_turn(launcher: &ProcessLauncher<'_>, requests: &[&LaunchRequest], r
         launches
     })
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn who_was_gone_before_its_turn_was_written_has_not_waited() {
+        let mut gone = Command::new("true").stdin(Stdio::piped()).spawn().unwrap();
+        let input = gone.stdin.take();
+        gone.wait().unwrap();
+        let (sender, events) = mpsc::channel();
+        let gate = Gate { place: 0, phase: Mutex::new(Phase::Waiting), events: sender };
+        // It ended well, and that is not known yet.
+        gate.tell(Event::Ended { ok: true });
+        let gates = [Arc::new(gate)];
+        let mut turns = Turns { gates: &gates, events, inputs: vec![input], ended: vec![None] };
+        assert!(!turns.take(0));
+        assert!(gates[0].is_cancelled());
+    }
+}
